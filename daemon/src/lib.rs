@@ -1,0 +1,1 @@
+//! The hippihx kernel daemon, as a library with a thin binary.

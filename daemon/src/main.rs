@@ -1,0 +1,3 @@
+//! hippihxd: the daemon.
+
+fn main() {}

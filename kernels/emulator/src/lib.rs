@@ -1,0 +1,1 @@
+//! Runs the machine code of an AMDGPU code object on the CPU.

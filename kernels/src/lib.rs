@@ -1,0 +1,1 @@
+//! The op contract as one table, and the pure arithmetic on it.

@@ -1,0 +1,1 @@
+//! The shared-memory ring: layout and both halves as state machines.

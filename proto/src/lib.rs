@@ -1,0 +1,1 @@
+//! Every message and frame that crosses a process boundary.

@@ -1,0 +1,3 @@
+//! Benchmarks that compare.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Fuzz targets for whatever reads bytes from outside.

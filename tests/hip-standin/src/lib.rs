@@ -1,0 +1,1 @@
+//! A libamdhip64.so over shared memory and CPU threads, for tests.

@@ -1,1 +1,3 @@
 //! The hippihx kernel daemon, as a library with a thin binary.
+
+pub mod memory;

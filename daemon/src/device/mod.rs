@@ -80,6 +80,11 @@ pub trait Memory: Send + Sync + fmt::Debug {
     /// Bytes, as the kernel or the runtime says.
     fn size(&self) -> u64;
     fn export(&self) -> Result<Export<'_>, DeviceError>;
+    /// True once a page of shared memory could not come back: its contents are lost, and the session that it belongs to has
+    /// to end. Only ever changes when [`crate::memory::sigbus::faults`] does.
+    fn faulted(&self) -> bool {
+        false
+    }
 }
 
 /// A loaded code object with all its kernels resolved. Dropping it unloads it.

@@ -90,6 +90,11 @@ impl SharedMemory {
         self.size
     }
 
+    /// Where the first byte is mapped. A name for the memory, not a way to reach it.
+    pub fn address(&self) -> u64 {
+        self.base.as_ptr().addr() as u64
+    }
+
     /// The memfd, to be handed to a peer.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

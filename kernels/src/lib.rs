@@ -8,6 +8,7 @@
 pub mod catalogue;
 mod dtype;
 pub mod fabric;
+pub mod launch;
 pub mod memory;
 pub mod plan;
 pub mod refusal;

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod code_object;
 mod dtype;
 pub mod fabric;
 pub mod launch;
 pub mod memory;
 pub mod plan;
+pub mod reference;
 pub mod refusal;
 pub mod scratch;
 pub mod slot;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod codegen;
+mod kernels;
 mod package;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ struct Cli {
 enum Task {
     /// Render everything that is rendered from the catalogue and the .proto files
     Codegen(codegen::Args),
+    /// Build the code objects of all slots, with a resource table and a manifest
+    Kernels(kernels::Args),
     /// Build the Debian package
     Package(package::Args),
 }
@@ -28,6 +31,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Codegen(args) => codegen::run(&args),
+        Task::Kernels(args) => kernels::run(&args),
         Task::Package(args) => package::run(&args),
     };
     match result {

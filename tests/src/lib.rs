@@ -1,1 +1,7 @@
 //! What needs more than one crate: end-to-end, faults, conformance.
+
+#![forbid(unsafe_code)]
+
+pub mod attention;
+pub mod conformance;
+pub mod objects;

@@ -5,6 +5,8 @@
 //! alive through [`Submission::holds`]. An implementation checks what only it can know (its own limits, its runtime's
 //! answers) and reports everything else as a [`DeviceError`] of one of a few classes that a caller can act on.
 
+pub mod fake;
+
 use std::any::Any;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};

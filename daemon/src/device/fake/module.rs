@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use hippihx_kernels::code_object;
@@ -11,18 +12,12 @@ use super::LDS_BYTES;
 use crate::device::{DeviceError, Module, Sequence};
 
 /// What launches need of a code object: kept by runs in flight after the module itself is gone.
-#[derive(Debug)]
 pub(super) struct Kernels {
     image: Arc<[u8]>,
     names: HashSet<String>,
 }
 
 impl Kernels {
-    /// The whole ELF.
-    pub(super) fn image(&self) -> &[u8] {
-        &self.image
-    }
-
     /// Refuses launches that a GPU would refuse: of a kernel that the object has not, or beyond a workgroup's limits.
     pub(super) fn check(&self, launches: &[Launch]) -> Result<(), DeviceError> {
         for launch in launches {
@@ -46,6 +41,12 @@ impl Kernels {
     }
 }
 
+impl fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernels").field("bytes", &self.image.len()).field("names", &self.names).finish()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct FakeModule {
     kernels: Arc<Kernels>,
@@ -55,8 +56,8 @@ impl Module for FakeModule {}
 
 impl FakeModule {
     pub(super) fn load(image: Arc<[u8]>) -> Result<Self, DeviceError> {
-        let object = code_object::inspect(&image).map_err(|refusal| DeviceError::CodeObject(refusal.to_string()))?;
-        let names = object.kernels.iter().map(|kernel| kernel.name.clone()).collect();
+        let object = code_object::inspect(&image).map_err(|error| DeviceError::CodeObject(error.to_string()))?;
+        let names = object.kernels.into_iter().map(|kernel| kernel.name).collect();
         Ok(Self { kernels: Arc::new(Kernels { image, names }) })
     }
 

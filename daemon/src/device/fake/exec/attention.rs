@@ -29,21 +29,23 @@ pub(super) struct Problem<'a> {
     pub table: Table<'a>,
     /// One length a sequence.
     pub lens: Bytes<'a>,
+    /// Sequences; for decode, query rows.
     pub seqs: u64,
     /// One offset a sequence and one more: present for prefill, where a sequence has many query rows.
     pub cu: Option<Bytes<'a>>,
     pub window: u64,
     pub causal: bool,
-    pub scale: f32,
+    /// Softmax scale times log2(e): weights are powers of two.
+    pub scale_log2e: f32,
     pub target: Target<'a>,
 }
 
-/// i32 [rows, columns].
+/// i32 [sequences, columns].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table<'a> {
     pub bytes: Bytes<'a>,
-    pub rows: u64,
-    pub columns: u64,
+    /// Tokens that a row's columns can address.
+    pub capacity: u64,
     /// Elements from one row to the next.
     pub stride: u64,
 }
@@ -88,13 +90,11 @@ struct Query {
 /// Computes every query row of every sequence.
 pub(super) fn attend(problem: &Problem<'_>) -> Result<(), OutOfBounds> {
     let mut work = Work::default();
-    for seq in 0..problem.seqs.min(problem.table.rows) {
-        let row = problem.table.row(seq)?;
-        let addressable = row.columns.saturating_mul(problem.k.block_size);
-        let len = clamp(problem.lens.get(seq * 4)?, addressable);
+    for seq in 0..problem.seqs {
+        let row = problem.table.row(seq, problem.k.block_size)?;
+        let len = clamp(problem.lens.get(seq * 4)?, problem.table.capacity);
         let queries = match problem.cu {
-            None if seq < problem.rows => vec![Query { row: seq, keys: from_window(len, problem.window)..len }],
-            None => Vec::new(),
+            None => vec![Query { row: seq, keys: from_window(len, problem.window)..len }],
             Some(cu) => problem.queries_of(sequence_rows(cu, seq, problem.rows)?, len),
         };
         for queries in queries.chunks(QUERIES) {
@@ -130,7 +130,7 @@ pub(super) fn combine(job: &Combine<'_>) -> Result<(), OutOfBounds> {
             let mut acc = vec![0.0_f32; dim as usize];
             // An empty split has no weight, and its m would make the weight of an all-empty row NaN.
             for split in (0..splits).filter(|split| l[*split] != 0.0) {
-                let weight = (m[split] - max).exp();
+                let weight = (m[split] - max).exp2();
                 total += weight * l[split];
                 partials.o.read((at + split as u64).saturating_mul(dim * 4), &mut part)?;
                 acc.iter_mut().zip(&part).for_each(|(acc, part)| *acc += weight * part);
@@ -145,9 +145,10 @@ pub(super) fn combine(job: &Combine<'_>) -> Result<(), OutOfBounds> {
 }
 
 impl<'a> Table<'a> {
-    fn row(&self, seq: u64) -> Result<BlockRow<'a>, OutOfBounds> {
+    fn row(&self, seq: u64, block_size: u64) -> Result<BlockRow<'a>, OutOfBounds> {
         let start = seq.saturating_mul(self.stride).saturating_mul(4);
-        Ok(BlockRow { bytes: self.bytes.slice(start, self.columns.saturating_mul(4))?, columns: self.columns })
+        let columns = self.capacity.div_ceil(block_size);
+        Ok(BlockRow { bytes: self.bytes.slice(start, columns.saturating_mul(4))?, columns })
     }
 }
 
@@ -280,7 +281,7 @@ impl Work {
                 if seen.start < seen.end {
                     for at in i * group..(i + 1) * group {
                         let seen = seen.start as usize..seen.end as usize;
-                        softmax.add(at, &self.q[at * dim..][..dim], problem.scale, &self.tile, seen);
+                        softmax.add(at, &self.q[at * dim..][..dim], problem.scale_log2e, &self.tile, seen);
                     }
                 }
             }

@@ -41,30 +41,47 @@ impl<'a> Kernargs<'a> {
         Self { launch, space }
     }
 
+    /// The kernel's name in the code object.
+    pub(super) fn kernel(&self) -> &'static str {
+        self.launch.kernel.name
+    }
+
     pub(super) fn u32(&self, name: &str) -> Result<u32, DeviceError> {
-        self.raw(name, ArgKind::U32).map(u32::from_le_bytes)
+        self.raw(name, ArgKind::U32).map(|word| word as u32)
     }
 
-    pub(super) fn i32(&self, name: &str) -> Result<i32, DeviceError> {
-        self.raw(name, ArgKind::I32).map(i32::from_le_bytes)
+    /// A u32 that counts or sizes something.
+    pub(super) fn count(&self, name: &str) -> Result<u64, DeviceError> {
+        self.u32(name).map(u64::from)
     }
 
-    pub(super) fn i64(&self, name: &str) -> Result<i64, DeviceError> {
-        self.raw(name, ArgKind::I64).map(i64::from_le_bytes)
+    /// An i64 stride in elements, which the checks of a binding let through only when it is not negative.
+    pub(super) fn stride(&self, name: &str) -> Result<u64, DeviceError> {
+        let stride = self.raw(name, ArgKind::I64)?.cast_signed();
+        u64::try_from(stride).map_err(|_| self.failed(&format!("argument {name} is {stride}")))
     }
 
     pub(super) fn f32(&self, name: &str) -> Result<f32, DeviceError> {
-        self.raw(name, ArgKind::F32).map(f32::from_le_bytes)
+        self.raw(name, ArgKind::F32).map(|word| f32::from_bits(word as u32))
     }
 
     /// The memory that a pointer argument leads to; a GPU would fault on one that leads nowhere.
     pub(super) fn buffer(&self, name: &str) -> Result<Buffer, DeviceError> {
-        let address = self.raw(name, ArgKind::Buffer).map(u64::from_le_bytes)?;
+        let missing = || self.failed(&format!("argument {name} is NULL"));
+        self.optional_buffer(name)?.ok_or_else(missing)
+    }
+
+    /// The same; None for a NULL pointer.
+    pub(super) fn optional_buffer(&self, name: &str) -> Result<Option<Buffer>, DeviceError> {
+        let address = self.raw(name, ArgKind::Buffer)?;
+        if address == 0 {
+            return Ok(None);
+        }
         let (memory, offset) = self
             .space
             .find(address)
             .ok_or_else(|| self.failed(&format!("argument {name}: no memory is at device address {address:#x}")))?;
-        Ok(Buffer { memory, offset })
+        Ok(Some(Buffer { memory, offset }))
     }
 
     /// A failed launch of this kernel.
@@ -72,13 +89,9 @@ impl<'a> Kernargs<'a> {
         DeviceError::LaunchFailed(format!("kernel {}: {what}", self.launch.kernel.name))
     }
 
-    fn raw<const N: usize>(&self, name: &str, kind: ArgKind) -> Result<[u8; N], DeviceError> {
+    fn raw(&self, name: &str, kind: ArgKind) -> Result<u64, DeviceError> {
         let spec = self.launch.kernel.args.iter().find(|spec| spec.name == name && spec.kind == kind);
         let spec = spec.ok_or_else(|| self.failed(&format!("no argument {name} of kind {kind:?} in its table")))?;
-        let start = spec.offset as usize;
-        let bytes = self.launch.kernarg().get(start..start + N).and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or_else(|| {
-            self.failed(&format!("argument {name} lies outside the {} bytes given", self.launch.kernarg().len()))
-        })
+        Ok(self.launch.kernarg.read(spec))
     }
 }

@@ -1,4 +1,4 @@
-//! Online softmax over tiles of keys, in 32-bit floats that the compiler can put into vector registers.
+//! Online softmax in base 2 over tiles of keys, in 32-bit floats that the compiler can put into vector registers.
 
 use super::cache::Tile;
 
@@ -25,13 +25,14 @@ impl Softmax {
     }
 
     /// Adds the keys `keys` of the tile (positions in it) to one row, whose query is `q`.
-    pub(super) fn add(&mut self, row: usize, q: &[f32], scale: f32, tile: &Tile, keys: std::ops::Range<usize>) {
+    pub(super) fn add(&mut self, row: usize, q: &[f32], scale_log2e: f32, tile: &Tile, keys: std::ops::Range<usize>) {
         let dim = self.dim;
         self.scores.clear();
         let mut max = self.max[row];
         for key in keys.clone() {
             // A missing key weighs nothing, as if it were not there.
-            let score = if tile.present[key] { dot(q, &tile.k[key * dim..][..dim]) * scale } else { f32::NEG_INFINITY };
+            let score =
+                if tile.present[key] { dot(q, &tile.k[key * dim..][..dim]) * scale_log2e } else { f32::NEG_INFINITY };
             max = max.max(score);
             self.scores.push(score);
         }
@@ -40,7 +41,7 @@ impl Softmax {
             return;
         }
         let acc = &mut self.acc[row * dim..][..dim];
-        let old = (self.max[row] - max).exp();
+        let old = (self.max[row] - max).exp2();
         if old != 1.0 {
             self.sum[row] *= old;
             acc.iter_mut().for_each(|a| *a *= old);
@@ -48,7 +49,7 @@ impl Softmax {
         self.max[row] = max;
         for (key, score) in keys.zip(&self.scores) {
             if tile.present[key] {
-                let weight = (score - max).exp();
+                let weight = (score - max).exp2();
                 self.sum[row] += weight;
                 add_scaled(acc, weight, &tile.v[key * dim..][..dim]);
             }

@@ -68,6 +68,11 @@ impl Bound {
         Ok(bound)
     }
 
+    /// Where the case's tensors are.
+    pub fn memory(&self) -> &dyn Memory {
+        self.memory.as_ref()
+    }
+
     pub fn launches(&self) -> &[Launch] {
         &self.launches
     }

@@ -1,5 +1,7 @@
 //! The fake device: against the suite that every device has to pass, and against what only it can be asked.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

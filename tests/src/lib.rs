@@ -4,4 +4,6 @@
 
 pub mod attention;
 pub mod conformance;
+pub mod daemon;
 pub mod objects;
+pub mod wire;

@@ -13,7 +13,7 @@ use hippihx_proto::v1::kernel_service_client::KernelServiceClient;
 use hippihx_proto::v1::{
     self, allocate_response, import_request, param_value, plan_request, run_request, session_event,
 };
-use hippihx_proto::{SECRET_BYTES, SECRET_KEY, SESSION_KEY, handoff_path};
+use hippihx_proto::{SECRET_BYTES, SECRET_KEY, SESSION_KEY};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -78,7 +78,7 @@ impl Session {
         let Some(session_event::Event::Attached(attached)) = first else {
             return Err(Status::internal(format!("the first event is {first:?}")));
         };
-        let handoff = open_handoff(&handoff_path(socket))?;
+        let handoff = open_handoff(Path::new(&attached.handoff_path))?;
         let session = Self { client, id: attached.session, attached, events, handoff };
         session.exchange(&handoff::Request::Hello { session: session.id, secret: session.secret()? }, None)?;
         Ok(session)
@@ -264,4 +264,27 @@ fn open_handoff(path: &Path) -> Result<OwnedFd, Status> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(os)?;
     connect(&socket, &SocketAddrUnix::new(path).map_err(os)?).map_err(os)?;
     Ok(socket)
+}
+
+/// `ErrorInfo.reason` of an error; empty when it has none.
+pub fn reason(status: &Status) -> String {
+    use tonic_types::StatusExt;
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
+
+/// Waits until `look` gives what is wanted, and panics with what it gave last when it never does.
+pub async fn eventually<T: std::fmt::Debug>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> T,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
+    let deadline = tokio::time::Instant::now() + crate::daemon::PATIENCE;
+    loop {
+        let found = look().await;
+        if wanted(&found) {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{what}: {found:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }

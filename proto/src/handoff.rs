@@ -7,6 +7,7 @@
 //! | `Hello { session, secret }` | none | `Done` |
 //! | `Put` | one | `Token`: single-use, names the descriptor in gRPC's Import |
 //! | `Take { token }` | none | `Done` with one descriptor |
+//! | `Mapped { token }` | none | `Done`: what was taken is sealed now, so that nobody can punch holes into it |
 //!
 //! Integers are little-endian. Every frame starts with the magic and the revision.
 
@@ -30,6 +31,7 @@ pub enum Request {
     Hello { session: u64, secret: [u8; crate::SECRET_BYTES] },
     Put,
     Take { token: u64 },
+    Mapped { token: u64 },
 }
 
 /// What the daemon answers.
@@ -71,8 +73,8 @@ impl Request {
                 frame
             }
             Request::Put => header(2),
-            Request::Take { token } => {
-                let mut frame = header(3);
+            Request::Take { token } | Request::Mapped { token } => {
+                let mut frame = header(if matches!(self, Request::Take { .. }) { 3 } else { 4 });
                 frame.extend_from_slice(&token.to_le_bytes());
                 frame
             }
@@ -90,6 +92,7 @@ impl Request {
             }
             (2, body) => exactly::<0>(2, body).map(|_| Request::Put),
             (3, body) => exactly::<8>(3, body).map(|body| Request::Take { token: word(body) }),
+            (4, body) => exactly::<8>(4, body).map(|body| Request::Mapped { token: word(body) }),
             (kind, _) => Err(FrameError::Kind(kind)),
         }
     }
@@ -173,7 +176,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(session: u64, secret: [u8; 16], token: u64, code: u32, message in ".{0,200}") {
-            for request in [Request::Hello { session, secret }, Request::Put, Request::Take { token }] {
+            for request in [Request::Hello { session, secret }, Request::Put, Request::Take { token }, Request::Mapped { token }] {
                 prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
             }
             let refused = Reply::Refused { code, message };

@@ -8,7 +8,7 @@ use hippihx_proto::errors::reason as reasons;
 use hippihx_proto::v1;
 use hippihx_tests::attention::Case;
 use hippihx_tests::daemon::Daemon;
-use hippihx_tests::wire::{Session, client, eventually, reason};
+use hippihx_tests::wire::{Session, eventually, reason};
 use tonic::Code;
 
 /// Code and reason of an error.
@@ -19,7 +19,7 @@ fn why<T: std::fmt::Debug>(result: Result<T, tonic::Status>) -> (Code, String) {
 
 #[tokio::test]
 async fn a_run_that_fails_is_internal_and_the_next_one_computes() {
-    for option in ["fail_nth=2", "refuse_nth=2"] {
+    for option in ["fail_nth=2", "refuse_nth=2", "panic_nth=2"] {
         let daemon = Daemon::start(&format!("gfx1030,{option}"));
         let mut session = Session::attach(&daemon.socket()).await.unwrap();
         let bound = session.bind_case(&Case::default()).await.unwrap();
@@ -35,41 +35,34 @@ async fn a_run_that_fails_is_internal_and_the_next_one_computes() {
     }
 }
 
+/// The daemon is gone for good, with an exit code that a service manager restarts on.
+async fn ends_as_failed(daemon: &mut Daemon) {
+    let ended = eventually("the daemon's end", async || daemon.ended(), Option::is_some).await;
+    assert!(ended.is_some_and(|status| status.code().is_some_and(|code| code != 0)), "{ended:?}");
+}
+
 #[tokio::test]
-async fn a_lost_device_answers_every_session_and_is_not_healthy() {
-    let daemon = Daemon::start("gfx1030,lose_nth=2");
+async fn a_lost_device_answers_who_runs_and_ends_the_daemon_as_failed() {
+    let mut daemon = Daemon::start("gfx1030,lose_nth=2");
     let mut first = Session::attach(&daemon.socket()).await.unwrap();
     let mut second = Session::attach(&daemon.socket()).await.unwrap();
     let bound = first.bind_case(&Case::default()).await.unwrap();
     let other = second.bind_case(&Case::default()).await.unwrap();
     first.run(bound.binding).await.unwrap();
-    let lost = (Code::Unavailable, reasons::DEVICE_LOST.to_owned());
-    assert_eq!(why(first.run(bound.binding).await), lost);
-    assert_eq!(why(second.run(other.binding).await), lost);
-    let mut asking = client(&daemon.socket()).await.unwrap();
-    let healthy = async || asking.stats(v1::StatsRequest {}).await.map(|stats| stats.into_inner().healthy);
-    eventually("health", healthy, |healthy| matches!(healthy, Ok(false))).await.unwrap();
+    assert_eq!(why(first.run(bound.binding).await), (Code::Unavailable, reasons::DEVICE_LOST.to_owned()));
+    // Whatever moment of the end this meets, it is an answer.
+    second.run(other.binding).await.unwrap_err();
+    ends_as_failed(&mut daemon).await;
 }
 
 #[tokio::test]
 async fn a_run_that_hangs_ends_as_a_lost_device() {
-    let daemon = Daemon::configured("gfx1030,hang_nth=2", "longest_run_ms = 200");
+    let mut daemon = Daemon::configured("gfx1030,hang_nth=2", "longest_run_ms = 200");
     let mut session = Session::attach(&daemon.socket()).await.unwrap();
     let bound = session.bind_case(&Case::default()).await.unwrap();
     session.run(bound.binding).await.unwrap();
-    let lost = (Code::Unavailable, reasons::DEVICE_LOST.to_owned());
-    assert_eq!(why(session.run(bound.binding).await), lost);
-    assert_eq!(why(session.run(bound.binding).await), lost);
-}
-
-#[tokio::test]
-async fn a_panic_of_the_fake_is_a_lost_device_and_no_dead_daemon() {
-    let mut daemon = Daemon::start("gfx1030,panic_nth=1");
-    let mut session = Session::attach(&daemon.socket()).await.unwrap();
-    let bound = session.bind_case(&Case::default()).await.unwrap();
     assert_eq!(why(session.run(bound.binding).await), (Code::Unavailable, reasons::DEVICE_LOST.to_owned()));
-    session.stats().await.unwrap();
-    assert_eq!(daemon.ended(), None);
+    ends_as_failed(&mut daemon).await;
 }
 
 #[tokio::test]

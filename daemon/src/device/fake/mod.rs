@@ -88,7 +88,7 @@ impl Device for FakeDevice {
 
     fn load(&self, image: Arc<[u8]>) -> Result<Arc<dyn Module>, DeviceError> {
         self.state.check_alive()?;
-        Ok(Arc::new(FakeModule::load(image)?))
+        Ok(Arc::new(FakeModule::load(&image, self.state.exec())?))
     }
 
     fn import_shared(&self, memfd: OwnedFd, size: u64) -> Result<Arc<dyn Memory>, DeviceError> {

@@ -2,22 +2,30 @@
 
 use std::any::Any;
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
+use hippihx_emulator::Program;
 use hippihx_kernels::code_object;
 use hippihx_kernels::launch::Launch;
 
 use super::LDS_BYTES;
+use super::options::Exec;
 use crate::device::{DeviceError, Module, Sequence};
 
 /// What launches need of a code object: kept by runs in flight after the module itself is gone.
+#[derive(Debug)]
 pub(super) struct Kernels {
-    image: Arc<[u8]>,
     names: HashSet<String>,
+    /// The decoded machine code, where that is what runs.
+    program: Option<Program>,
 }
 
 impl Kernels {
+    /// The machine code to run; None where the op's arithmetic is computed instead.
+    pub(super) fn program(&self) -> Option<&Program> {
+        self.program.as_ref()
+    }
+
     /// Refuses launches that a GPU would refuse: of a kernel that the object has not, or beyond a workgroup's limits.
     pub(super) fn check(&self, launches: &[Launch]) -> Result<(), DeviceError> {
         for launch in launches {
@@ -41,12 +49,6 @@ impl Kernels {
     }
 }
 
-impl fmt::Debug for Kernels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernels").field("bytes", &self.image.len()).field("names", &self.names).finish()
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct FakeModule {
     kernels: Arc<Kernels>,
@@ -55,16 +57,20 @@ pub(super) struct FakeModule {
 impl Module for FakeModule {}
 
 impl FakeModule {
-    pub(super) fn load(image: Arc<[u8]>) -> Result<Self, DeviceError> {
-        let object = code_object::inspect(&image).map_err(|error| DeviceError::CodeObject(error.to_string()))?;
+    pub(super) fn load(image: &[u8], how: Exec) -> Result<Self, DeviceError> {
+        let object = code_object::inspect(image).map_err(|error| DeviceError::CodeObject(error.to_string()))?;
         let names = object.kernels.into_iter().map(|kernel| kernel.name).collect();
-        Ok(Self { kernels: Arc::new(Kernels { image, names }) })
+        let program = match how {
+            Exec::Isa => Some(Program::load(image).map_err(|error| DeviceError::CodeObject(error.to_string()))?),
+            Exec::Reference | Exec::Nothing => None,
+        };
+        Ok(Self { kernels: Arc::new(Kernels { names, program }) })
     }
 
     /// A module for work that launches nothing.
     #[cfg(test)]
     pub(super) fn without_kernels() -> Self {
-        Self { kernels: Arc::new(Kernels { image: Arc::from([]), names: HashSet::new() }) }
+        Self { kernels: Arc::new(Kernels { names: HashSet::new(), program: None }) }
     }
 
     /// The fake's own module behind the trait.

@@ -32,7 +32,7 @@ pub struct Options {
     pub hang_nth: Option<u64>,
     /// From this run on the device is lost.
     pub lose_nth: Option<u64>,
-    /// The thread that computes this run panics.
+    /// The computation of this run panics, which fails the run and nothing else.
     pub panic_nth: Option<u64>,
     /// Bytes of device memory; None takes what the machine has available at the start.
     pub oom_bytes: Option<u64>,

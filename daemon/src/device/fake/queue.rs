@@ -50,6 +50,10 @@ impl State {
         Self { options, space, runs: AtomicU64::new(0), end: Mutex::default(), changed: Condvar::new() }
     }
 
+    pub(super) fn exec(&self) -> Exec {
+        self.options.exec
+    }
+
     pub(super) fn check_alive(&self) -> Result<(), DeviceError> {
         match &self.end.lock().unwrap_or_else(PoisonError::into_inner).lost {
             Some(why) => Err(DeviceError::Lost(why.clone())),
@@ -111,7 +115,7 @@ impl State {
             Some(Fault::Fail) => Err(DeviceError::LaunchFailed(format!("run {run} was told to fail"))),
             Some(Fault::Panic) => panic!("run {run} was told to panic"),
             _ if self.options.exec == Exec::Nothing => Ok(()),
-            _ => launches.iter().try_for_each(|launch| exec::launch(&self.space, kernels, launch, self.options.exec)),
+            _ => launches.iter().try_for_each(|launch| exec::launch(&self.space, kernels, launch)),
         }
     }
 }
@@ -132,18 +136,6 @@ struct Shared {
     sink: Arc<dyn CompletionSink>,
     /// Runs that the thread has not completed yet.
     pending: AtomicU64,
-    /// Set when the thread met a panic: what the runs before left behind cannot be trusted any more.
-    broken: Mutex<Option<String>>,
-}
-
-impl Shared {
-    fn check(&self) -> Result<(), DeviceError> {
-        self.state.check_alive()?;
-        match &*self.broken.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(why) => Err(DeviceError::Lost(why.clone())),
-            None => Ok(()),
-        }
-    }
 }
 
 /// The sending side of a queue. Dropping it returns at once; what it accepted still runs and completes.
@@ -154,7 +146,7 @@ pub(super) struct FakeQueue {
 
 impl FakeQueue {
     pub(super) fn start(state: Arc<State>, sink: Arc<dyn CompletionSink>) -> Result<Self, DeviceError> {
-        let shared = Arc::new(Shared { state, sink, pending: AtomicU64::new(0), broken: Mutex::default() });
+        let shared = Arc::new(Shared { state, sink, pending: AtomicU64::new(0) });
         let (jobs, accepted) = channel();
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
@@ -168,7 +160,7 @@ impl FakeQueue {
 impl Queue for FakeQueue {
     fn submit(&mut self, submission: Submission<'_>) -> Result<(), DeviceError> {
         let Submission { ticket, module, work, wait, record, holds } = submission;
-        self.shared.check()?;
+        self.shared.state.check_alive()?;
         if wait.is_some() || record.is_some() {
             return Err(DeviceError::Refused("a fake device has no events to wait on or to record".to_owned()));
         }
@@ -201,7 +193,7 @@ impl Queue for FakeQueue {
     }
 
     fn record(&mut self, module: &Arc<dyn Module>, launches: &[Launch]) -> Result<Arc<dyn Sequence>, DeviceError> {
-        self.shared.check()?;
+        self.shared.state.check_alive()?;
         let module = FakeModule::of(module.as_ref())?;
         module.kernels().check(launches)?;
         Ok(Arc::new(FakeSequence::new(module, launches)))
@@ -212,12 +204,11 @@ impl Queue for FakeQueue {
 fn work(shared: &Shared, accepted: &Receiver<Job>) {
     while let Ok(Job { ticket, run, kernels, launches, holds }) = accepted.recv() {
         let started = Instant::now();
-        let result = shared.check().and_then(|()| {
-            catch_unwind(AssertUnwindSafe(|| shared.state.run(run, &launches, &kernels))).unwrap_or_else(|panic| {
-                let why = format!("the computation of run {run} panicked: {}", text_of(panic.as_ref()));
-                *shared.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
-                Err(DeviceError::Lost(why))
-            })
+        // What the computation has is its own but for device memory, where a half-finished run leaves what any failed one may.
+        let result = catch_unwind(AssertUnwindSafe(|| shared.state.run(run, &launches, &kernels)));
+        let result = result.unwrap_or_else(|panic| {
+            let why = format!("the computation of run {run} panicked: {}", text_of(panic.as_ref()));
+            Err(DeviceError::LaunchFailed(why))
         });
         let device_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         shared.sink.complete(Completion { ticket, device_ns, result });

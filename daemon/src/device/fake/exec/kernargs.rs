@@ -30,6 +30,11 @@ impl Buffer {
         all.slice(self.offset, all.size() as u64 - self.offset).unwrap_or(all)
     }
 
+    /// The whole memory.
+    pub(super) fn into_memory(self) -> Arc<FakeMemory> {
+        self.memory
+    }
+
     /// True when a page of the memory was lost, so that what was computed is worth nothing.
     pub(super) fn faulted(&self) -> bool {
         self.memory.shared().faulted()

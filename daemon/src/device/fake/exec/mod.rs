@@ -2,6 +2,7 @@
 
 mod attention;
 mod cache;
+mod isa;
 mod kernargs;
 mod softmax;
 
@@ -12,16 +13,14 @@ use self::cache::Cache;
 use self::kernargs::{Buffer, Kernargs};
 use super::memory::AddressSpace;
 use super::module::Kernels;
-use super::options::Exec;
 use crate::device::DeviceError;
 
 /// Runs one launch to its end.
-pub(super) fn launch(space: &AddressSpace, _kernels: &Kernels, launch: &Launch, how: Exec) -> Result<(), DeviceError> {
+pub(super) fn launch(space: &AddressSpace, kernels: &Kernels, launch: &Launch) -> Result<(), DeviceError> {
     let args = Kernargs::new(launch, space);
-    match how {
-        Exec::Nothing => Ok(()),
-        Exec::Isa => Err(args.failed("this build has no instruction-set emulator")),
-        Exec::Reference => reference(&args),
+    match kernels.program() {
+        Some(program) => isa::run(program, &args, launch),
+        None => reference(&args),
     }
 }
 

@@ -15,7 +15,7 @@ const SOCKET_OF_A_VICTIM: &str = "HIPPIHX_VICTIM_SOCKET";
 const WARM_UPS: usize = 10;
 const KILLS: usize = 200;
 
-/// A client that runs for ever, in a process of its own; it says so once a run is done.
+/// A client that runs for ever, in a process of its own; it says so once several runs are under way.
 async fn victim(socket: &Path) {
     let mut session = Session::attach(socket).await.unwrap();
     let mut bindings = Vec::new();
@@ -28,12 +28,14 @@ async fn victim(socket: &Path) {
     let request = session.request(v1::RecordRequest { bindings: bindings.clone() });
     session.client.record(request).await.unwrap();
     session.run(bindings[0]).await.unwrap();
-    println!("\nrunning");
     // Several at a time, so that there is always a run under way when the end comes.
     let mut runs: tokio::task::JoinSet<Result<(), tonic::Status>> = tokio::task::JoinSet::new();
     for n in 0.. {
         if n >= 4 {
             runs.join_next().await.unwrap().unwrap().unwrap();
+        }
+        if n == 8 {
+            println!("\nrunning");
         }
         let (mut client, request) = (session.client.clone(), session.run_request(bindings[n % bindings.len()]));
         runs.spawn(async move { client.run(request).await.map(|_| ()) });

@@ -14,7 +14,7 @@ use hippihxd::device::{Device, DeviceError, Export, Module, Queue, Submission, W
 use rustix::fs::{FallocateFlags, fallocate};
 
 fn device() -> FakeDevice {
-    FakeDevice::new(Options::new("gfx1030")).expect("a fake device")
+    FakeDevice::new(Options::new("gfx1030")).unwrap()
 }
 
 fn subject(device: &FakeDevice) -> Subject<'_> {
@@ -36,6 +36,14 @@ fn submit(queue: &mut dyn Queue, module: &Arc<dyn Module>, ticket: u64, bound: &
 #[test]
 fn the_fake_device_conforms() {
     let device = device();
+    let passed = conformance::assert_passed(&conformance::run_all(&subject(&device)));
+    assert_eq!(passed, conformance::checks().len(), "every check applies to the fake");
+}
+
+/// The same with the kernels' own instructions in place of the arithmetic.
+#[test]
+fn the_emulated_device_conforms() {
+    let device = FakeDevice::new(Options::parse("gfx1030,exec=isa").unwrap()).unwrap();
     let passed = conformance::assert_passed(&conformance::run_all(&subject(&device)));
     assert_eq!(passed, conformance::checks().len(), "every check applies to the fake");
 }

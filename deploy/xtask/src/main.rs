@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod codegen;
+mod demo;
 mod kernels;
 mod package;
 
@@ -24,6 +25,8 @@ enum Task {
     Codegen(codegen::Args),
     /// Build the code objects of all slots, with a resource table and a manifest
     Kernels(kernels::Args),
+    /// Serve two processes on the fake device with the real code object, every result checked
+    Demo(demo::Args),
     /// Build the Debian package
     Package(package::Args),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Codegen(args) => codegen::run(&args),
         Task::Kernels(args) => kernels::run(&args),
+        Task::Demo(args) => demo::run(&args),
         Task::Package(args) => package::run(&args),
     };
     match result {
@@ -52,4 +56,16 @@ fn workspace_root() -> PathBuf {
 /// Where cargo puts what it builds.
 fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from)
+}
+
+/// Runs cargo in the repository and wants it to succeed.
+fn cargo(root: &Path, args: &[&str]) -> anyhow::Result<()> {
+    use anyhow::Context;
+    let status = std::process::Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(args)
+        .status()
+        .context("cannot start cargo")?;
+    anyhow::ensure!(status.success(), "cargo {} failed ({status})", args.join(" "));
+    Ok(())
 }

@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
         fs::remove_dir_all(&tree).with_context(|| format!("cannot clear {}", tree.display()))?;
     }
 
-    cargo(&root, &["build", "--release", "-p", "hippihxd", "-p", "hippihxctl", "-p", "hippihx-capi"])?;
+    crate::cargo(&root, &["build", "--release", "-p", "hippihxd", "-p", "hippihxctl", "-p", "hippihx-capi"])?;
     let built = crate::target_dir().join("release");
     install(&built.join("hippihxd"), &tree.join("usr/bin/hippihxd"), 0o755)?;
     install(&built.join("hippihxctl"), &tree.join("usr/bin/hippihxctl"), 0o755)?;
@@ -101,7 +101,7 @@ fn stage_kernels(root: &Path, from: &Path, to: &Path) -> Result<()> {
         .chain(["manifest.json".to_owned()])
         .collect();
     if names.iter().any(|name| !from.join(name).exists()) {
-        cargo(root, &["xtask", "kernels"])?;
+        crate::cargo(root, &["xtask", "kernels"])?;
     }
     for name in &names {
         install(&from.join(name), &to.join(name), 0o644)?;
@@ -169,12 +169,6 @@ fn write(to: &Path, bytes: &[u8]) -> Result<()> {
 /// Debian wants man pages compressed, and without a time stamp inside so that a rebuild gives the same bytes.
 fn compress(page: &Path) -> Result<()> {
     output(Command::new("gzip").args(["--best", "--no-name", "--force"]).arg(page)).map(drop)
-}
-
-fn cargo(root: &Path, args: &[&str]) -> Result<()> {
-    let status = Command::new(env!("CARGO")).current_dir(root).args(args).status().context("cannot start cargo")?;
-    ensure!(status.success(), "cargo {} failed ({status})", args.join(" "));
-    Ok(())
 }
 
 fn output(command: &mut Command) -> Result<Vec<u8>> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hippihx_kernels::catalogue::Access;
 use hippihx_kernels::launch::{BoundTensor, Launch, Launches, Step, launches};
-use hippihx_kernels::memory::{Placement, check_memory, reach_bytes};
-use hippihx_kernels::{MAX_RANK, Refusal, SCRATCH_ALIGN, Status, TensorDesc, check_scratch, check_tensors};
+use hippihx_kernels::memory::{MemoryFault, Placement, check_memory, reach_bytes};
+use hippihx_kernels::{MAX_RANK, Reason, Refusal, SCRATCH_ALIGN, Status, TensorDesc, check_scratch, check_tensors};
 use hippihx_proto::v1::{Scratch, StepChange, Tensor};
 
 use super::Owned;
@@ -112,6 +112,13 @@ impl Bind<'_> {
         let address = scratch.map(|(place, _)| place.base.wrapping_add(place.offset));
         check_scratch(plan, address, scratch.map_or(0, |(_, nbytes)| nbytes))?;
         debug_assert!(address.is_none_or(|address| address.is_multiple_of(SCRATCH_ALIGN)));
+        // What a caller says of its scratch has to be true, also beyond what the plan needs.
+        if let Some((place, nbytes)) = scratch
+            && place.offset.checked_add(nbytes).is_none_or(|end| end > place.buffer_bytes)
+        {
+            let fault = MemoryFault::ScratchReach { offset: place.offset, nbytes, buffer_bytes: place.buffer_bytes };
+            return Err(Refusal::for_op(plan.op, Reason::Memory(fault)).into());
+        }
         // Only what the plan needs of the scratch is ever touched.
         let touched = scratch.filter(|_| needed > 0).map(|(place, nbytes)| (place, nbytes.min(needed)));
         check_memory(plan, &descs, &places, touched)?;

@@ -22,6 +22,7 @@ use tonic_health::server::HealthReporter;
 use crate::daemon::Daemon;
 use crate::handoff;
 use crate::lifecycle::Phase;
+use crate::memory::sigbus;
 use crate::notify::Notifier;
 use crate::service::Service;
 use connection::Counted;
@@ -99,6 +100,7 @@ async fn watch(daemon: &Daemon, notifier: &Notifier, health: &HealthReporter) ->
     let mut tick = tokio::time::interval(TICK);
     let mut fed = tokio::time::Instant::now();
     let mut draining: Option<tokio::time::Instant> = None;
+    let mut faults = sigbus::faults();
     loop {
         // An idle daemon sleeps: without a run in flight there is nothing to watch but the service manager's own clock.
         let idle = daemon.sessions.in_flight() == 0 && draining.is_none();
@@ -138,6 +140,7 @@ async fn watch(daemon: &Daemon, notifier: &Notifier, health: &HealthReporter) ->
                 return ExitCode::from(LOST);
             }
         }
+        end_faulted(daemon, &mut faults);
         let longest = daemon.config().longest_run();
         if let Some(hung) = daemon.sessions.all().iter().find(|session| session.queue.stalled() > longest) {
             let how = format!(
@@ -151,6 +154,20 @@ async fn watch(daemon: &Daemon, notifier: &Notifier, health: &HealthReporter) ->
             notifier.alive();
             fed = tokio::time::Instant::now();
         }
+    }
+}
+
+/// Ends the sessions whose shared memory lost a page since `seen` faults.
+fn end_faulted(daemon: &Daemon, seen: &mut u64) {
+    let faults = sigbus::faults();
+    if faults == *seen {
+        return;
+    }
+    *seen = faults;
+    for session in daemon.sessions.all().iter().filter(|session| session.has_lost_memory()) {
+        let reason = "a page of its shared memory could not be made present again";
+        tracing::warn!(session = session.id, client = session.client_name, reason, "session ends");
+        daemon.sessions.end(session.id, 0, reason);
     }
 }
 

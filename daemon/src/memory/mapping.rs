@@ -106,6 +106,14 @@ impl SharedMemory {
         self.region.faulted()
     }
 
+    /// A mapping such as the checks never let through: its file, the second of the two, can still be truncated.
+    #[cfg(test)]
+    pub(crate) fn unsealed(size: u64) -> (Self, OwnedFd) {
+        let fd = memfd_create("unsealed", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, size).unwrap();
+        (Self::map(fd.try_clone().unwrap(), size).unwrap(), fd)
+    }
+
     #[cfg(test)]
     pub(super) fn forget_region(&mut self) {
         self.region.unregister();

@@ -214,10 +214,9 @@ fn pass_on(signal: c_int, code: c_int) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
     use std::os::unix::process::ExitStatusExt;
 
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::fs::ftruncate;
 
     use super::super::SharedMemory;
     use super::*;
@@ -258,21 +257,14 @@ mod tests {
         std::env::var_os("HIPPIHX_CHILD").is_some()
     }
 
-    /// A mapping such as the checks never let through: its file can still be truncated.
-    fn unsealed(size: u64) -> (SharedMemory, OwnedFd) {
-        let fd = memfd_create("unsealed", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&fd, size).unwrap();
-        (SharedMemory::map(fd.try_clone().unwrap(), size).unwrap(), fd)
-    }
-
     #[test]
     fn a_page_that_cannot_come_back_faults_its_mapping_alone() {
         if !is_child() {
             assert!(in_child("a_page_that_cannot_come_back_faults_its_mapping_alone").success());
             return;
         }
-        let (memory, fd) = unsealed(4 * 4096);
-        let (other, _other_fd) = unsealed(4096);
+        let (memory, fd) = SharedMemory::unsealed(4 * 4096);
+        let (other, _other_fd) = SharedMemory::unsealed(4096);
         memory.bytes().write(0, &[7_u8; 4 * 4096]).unwrap();
         other.bytes().write(0, &[8_u8; 4096]).unwrap();
         // The thread is in the middle of reading when the file goes.
@@ -298,7 +290,7 @@ mod tests {
     #[test]
     fn a_fault_outside_the_table_still_ends_the_process() {
         if is_child() {
-            let (mut memory, fd) = unsealed(4096);
+            let (mut memory, fd) = SharedMemory::unsealed(4096);
             memory.forget_region();
             ftruncate(&fd, 0).unwrap();
             let _ = memory.bytes().get::<u8>(0);
@@ -311,7 +303,7 @@ mod tests {
     #[test]
     fn a_signal_sent_by_a_process_is_not_swallowed() {
         if is_child() {
-            let (_memory, _fd) = unsealed(4096);
+            let (_memory, _fd) = SharedMemory::unsealed(4096);
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::BUS).unwrap();
             std::thread::park_timeout(std::time::Duration::from_secs(30));
             unreachable!("the signal ends the process");

@@ -67,6 +67,11 @@ pub struct Owned {
 }
 
 impl Session {
+    /// A page of one of its buffers could not come back, so what it holds is worth nothing any more.
+    pub fn has_lost_memory(&self) -> bool {
+        self.owned().buffers.values().any(|buffer| buffer.memory.faulted())
+    }
+
     /// What the session owns. Held for look-ups and changes only, never while the device works.
     pub fn owned(&self) -> MutexGuard<'_, Owned> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)

@@ -201,4 +201,17 @@ mod tests {
         assert!(matches!(space.allocate(0), Err(DeviceError::Refused(_))));
         assert_eq!(space.info().free, u64::MAX);
     }
+
+    #[test]
+    fn memory_that_lost_a_page_says_so() {
+        let space = AddressSpace::new(1 << 20);
+        let (shared, file) = SharedMemory::unsealed(8192);
+        let memory = space.add(8192, 8192, || Ok(shared)).unwrap();
+        let before = crate::memory::sigbus::faults();
+        assert!(!memory.faulted());
+        rustix::fs::ftruncate(&file, 0).unwrap();
+        assert_eq!(memory.shared().bytes().get::<u32>(4096), Ok(0));
+        assert!(memory.faulted());
+        assert!(crate::memory::sigbus::faults() > before);
+    }
 }

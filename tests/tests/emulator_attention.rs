@@ -100,7 +100,7 @@ fn matrix() -> Vec<Case> {
     let blocks = [16, 1, 32, 17];
     let windows = [0, 1, 8, 100];
     let splits = [1, 2, 7, 16];
-    let lens: [&[i32]; 7] = [&[0], &[1], &[15, 16], &[17], &[64, 0, 33], &[130, 5], &[300]];
+    let lens: [&[i32]; 7] = [&[0, 3], &[1], &[15, 16], &[17], &[64, 0, 33], &[130, 5], &[300]];
     let mut cases = Vec::new();
     for prefill in [false, true] {
         for head_dim in [128, 256] {
@@ -114,8 +114,8 @@ fn matrix() -> Vec<Case> {
                     q_heads,
                     kv_heads,
                     block_size: blocks[(n / 2) % 4],
-                    kv_splits: splits[(n / 3 + n) % 4],
-                    window: windows[(n / 5 + n) % 4],
+                    kv_splits: splits[(n / 4 + n) % 4],
+                    window: windows[(n / 8 + n / 2) % 4],
                     causal: n % 5 != 1,
                     packing: if n % 3 == 2 { 1 } else { 8 },
                     v_swapped: n % 4 >= 2,
@@ -268,11 +268,8 @@ fn a_store_past_the_end_is_a_fault_with_its_place() {
 
 #[test]
 fn a_missing_barrier_is_a_race() {
-    let program = mutated(
-        DECODE,
-        "a.scale_log2e : HX_MASKED;\n        hx_barrier();\n",
-        "a.scale_log2e : HX_MASKED;\n",
-    );
+    let program =
+        mutated(DECODE, "a.scale_log2e : HX_MASKED;\n        hx_barrier();\n", "a.scale_log2e : HX_MASKED;\n");
     let (_, reports) = execute(&program, &Case::default().inputs()).unwrap();
     let race = |kind: FindingKind| matches!(kind, FindingKind::LdsRace { .. });
     assert!(reports[0].findings.iter().any(|finding| race(finding.kind)), "{}", reports[0]);

@@ -51,3 +51,9 @@ pub use options::{Checks, Options, TraceOf};
 pub use program::{Kernel, Program};
 pub use report::{Class, ClassCount, Finding, FindingKind, RangeTraffic, Report, TraceLine};
 pub use run::{Dispatch, DispatchError, MAX_LDS, RunError};
+
+/// The first instruction of `words` as llvm-objdump prints it for gfx1030, and how many words it has.
+pub fn disassemble(words: &[u32]) -> Option<(String, usize)> {
+    let decoded = isa::decode::decode(words)?;
+    Some((isa::text::render(&decoded), decoded.len))
+}

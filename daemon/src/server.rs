@@ -142,7 +142,7 @@ async fn watch(daemon: &Daemon, notifier: &Notifier, health: &HealthReporter) ->
         }
         end_faulted(daemon, &mut faults);
         let longest = daemon.config().longest_run();
-        if let Some(hung) = daemon.sessions.all().iter().find(|session| session.queue.stalled() > longest) {
+        if let Some(hung) = daemon.sessions.working().iter().find(|session| session.queue.stalled() > longest) {
             let how = format!(
                 "a run of session {} made no progress for {} ms (longest_run_ms)",
                 hung.id,
@@ -172,7 +172,7 @@ fn end_faulted(daemon: &Daemon, seen: &mut u64) {
 }
 
 fn abandon(daemon: &Daemon, how: &str) {
-    for session in daemon.sessions.all() {
+    for session in daemon.sessions.working() {
         session.queue.abandon(how);
     }
 }

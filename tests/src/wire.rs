@@ -43,6 +43,8 @@ pub struct Buffer {
     pub id: u64,
     pub size: u64,
     pub file: File,
+    /// What it was fetched with, when the daemon made it; 0 when we did.
+    pub token: u64,
 }
 
 /// A case that is bound in a session.
@@ -114,7 +116,7 @@ impl Session {
     pub async fn share(&mut self, size: u64) -> Result<Buffer, Status> {
         let file = File::from(sealed_memfd(size));
         let v1::ImportResponse { buffer, size_bytes, .. } = self.import(file.as_fd()).await?;
-        Ok(Buffer { id: buffer, size: size_bytes, file })
+        Ok(Buffer { id: buffer, size: size_bytes, file, token: 0 })
     }
 
     /// Memory made by the daemon.
@@ -124,7 +126,8 @@ impl Session {
         let Some(allocate_response::Handle::HandoffToken(token)) = answer.handle else {
             return Err(Status::internal(format!("{answer:?}")));
         };
-        Ok(Buffer { id: answer.buffer, size: answer.size_bytes, file: File::from(self.take(token)?) })
+        let file = File::from(self.take(token)?);
+        Ok(Buffer { id: answer.buffer, size: answer.size_bytes, file, token })
     }
 
     pub async fn plan(&mut self, case: &Case) -> Result<v1::PlanResponse, Status> {

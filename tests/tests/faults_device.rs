@@ -66,6 +66,19 @@ async fn a_run_that_hangs_ends_as_a_lost_device() {
 }
 
 #[tokio::test]
+async fn a_hung_run_is_noticed_after_its_session_too() {
+    let mut daemon = Daemon::configured("gfx1030,hang_nth=1", "longest_run_ms = 200");
+    let mut session = Session::attach(&daemon.socket()).await.unwrap();
+    let bound = session.bind_case(&Case::default()).await.unwrap();
+    let (mut client, request) = (session.client.clone(), session.run_request(bound.binding));
+    let run = tokio::spawn(async move { client.run(request).await.map(|_| ()) });
+    eventually("the run starts", async || session.stats().await.unwrap().runs_in_flight, |count| *count == 1).await;
+    run.abort();
+    drop(session);
+    ends_as_failed(&mut daemon).await;
+}
+
+#[tokio::test]
 async fn a_full_device_is_resource_exhausted_until_something_is_released() {
     let daemon = Daemon::start("gfx1030,oom_bytes=1048576");
     let mut session = Session::attach(&daemon.socket()).await.unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hippihx_proto::v1;
+use hippihx_proto::{handoff, v1};
 use hippihx_tests::attention::Case;
 use hippihx_tests::daemon::Daemon;
 use hippihx_tests::wire::{Session, eventually, sealed_memfd, tensor};
@@ -86,6 +86,21 @@ async fn what_the_daemon_makes_is_zeroed_and_of_a_fixed_size() {
     buffer.file.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
     assert!(ftruncate(&buffer.file, 0).is_err() && ftruncate(&buffer.file, 1 << 20).is_err());
+
+    // A hole can be made until the client says that it has mapped the memory, and is filled then.
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let blocks = || rustix::fs::fstat(&buffer.file).unwrap().st_blocks;
+    let all = blocks();
+    fallocate(&buffer.file, hole, 0, 4096).unwrap();
+    assert!(blocks() < all);
+    session.exchange(&handoff::Request::Mapped { token: buffer.token }, None).unwrap();
+    assert_eq!(blocks(), all);
+    assert_eq!(fallocate(&buffer.file, hole, 0, 4096), Err(rustix::io::Errno::PERM));
+    assert_eq!(fcntl_add_seals(&buffer.file, SealFlags::EXEC), Err(rustix::io::Errno::PERM));
+    // Only what was fetched, and once.
+    for token in [buffer.token, buffer.token ^ 1] {
+        session.exchange(&handoff::Request::Mapped { token }, None).unwrap_err();
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! All sessions of the daemon.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use dashmap::DashMap;
@@ -34,6 +34,8 @@ pub struct Newcomer {
 #[derive(Debug)]
 pub struct Registry {
     sessions: DashMap<u64, Arc<Session>>,
+    /// Closed ones whose accepted runs are not complete: the watchdog and a drain look at them too.
+    leaving: Mutex<Vec<Arc<Session>>>,
     next: AtomicU64,
     stats: Arc<Stats>,
     lifecycle: Arc<Lifecycle>,
@@ -42,7 +44,8 @@ pub struct Registry {
 impl Registry {
     pub fn new(stats: Arc<Stats>, lifecycle: Arc<Lifecycle>) -> Registry {
         // Sessions of another start of the daemon have other ids, so a stale one is NOT_FOUND and not somebody else's.
-        Registry { sessions: DashMap::new(), next: AtomicU64::new(random_u64() >> 16), stats, lifecycle }
+        let next = AtomicU64::new(random_u64() >> 16);
+        Registry { sessions: DashMap::new(), leaving: Mutex::default(), next, stats, lifecycle }
     }
 
     /// Opens a session, and gives the receiving end of its events.
@@ -99,6 +102,9 @@ impl Registry {
         let owned = std::mem::take(&mut *session.owned());
         drop(owned);
         tracing::info!(session = id, client = session.client_name, "session closed");
+        if session.queue.in_flight() > 0 {
+            self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+        }
     }
 
     /// Ends a session for a reason of the daemon's, and tells the client.
@@ -121,8 +127,18 @@ impl Registry {
         self.sessions.is_empty()
     }
 
+    /// Every session that can have runs in flight: the open ones, and closed ones until their last run is complete.
+    pub fn working(&self) -> Vec<Arc<Session>> {
+        let mut working = self.all();
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|session| session.queue.in_flight() > 0);
+        working.extend(leaving.iter().map(Arc::clone));
+        working
+    }
+
+    /// Accepted runs that are not complete.
     pub fn in_flight(&self) -> usize {
-        self.sessions.iter().map(|session| session.queue.in_flight()).sum()
+        self.working().iter().map(|session| session.queue.in_flight()).sum()
     }
 }
 

@@ -51,6 +51,22 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A plan that was handed out as plain numbers and came back, for checks of tensors and scratch. Its slot and wave do not
+    /// come back, since those checks ask for neither.
+    pub fn restored(op: &'static Op, params: &[ParamValue; MAX_PARAMS], scratch_nbytes: u64) -> Plan {
+        let slot = &crate::slot::SLOTS[0];
+        Plan {
+            op,
+            slot,
+            wave: slot.default_wave,
+            dtype: Dtype::Unset,
+            variant: 0,
+            fabric: None,
+            params: *params,
+            scratch: ScratchLayout::of_size(scratch_nbytes),
+        }
+    }
+
     /// In the catalogue's order.
     pub fn params(&self) -> &[ParamValue] {
         &self.params[..self.op.params.len()]

@@ -37,6 +37,11 @@ impl ScratchLayout {
         Ok(layout)
     }
 
+    /// A layout of which only the size is known.
+    pub(crate) fn of_size(nbytes: u64) -> Self {
+        ScratchLayout { nbytes, ..ScratchLayout::default() }
+    }
+
     fn push(&mut self, rule: &ScratchRule, params: &[ParamValue; MAX_PARAMS]) -> Result<(), ScratchFault> {
         let mut elems: i64 = 1;
         for dim in rule.dims {

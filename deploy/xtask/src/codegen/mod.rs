@@ -3,6 +3,7 @@
 //! Rendered files are checked in, so that a build needs none of this; `--check` compares bytes and names every file that
 //! differs.
 
+mod header;
 mod proto;
 
 use std::fs;
@@ -22,7 +23,7 @@ type Rendered = (PathBuf, Vec<u8>);
 
 pub fn run(args: &Args) -> Result<()> {
     let root = crate::workspace_root();
-    let mut files: Vec<Rendered> = Vec::new();
+    let mut files: Vec<Rendered> = vec![header::render()];
     files.extend(proto::render(&root)?);
     let mut stale = Vec::new();
     for (path, bytes) in &files {

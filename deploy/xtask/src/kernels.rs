@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hippihx_kernels::code_object::{self, CodeObject, Kernel};
 use hippihx_kernels::{SLOTS, Slot, slot_by_name};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use compiler::Compiler;
@@ -44,8 +44,15 @@ pub struct Args {
     no_install: bool,
 }
 
+impl Args {
+    /// One slot into the usual folder.
+    pub fn one_slot(slot: &str) -> Args {
+        Args { slot: Some(slot.to_owned()), out: PathBuf::from("kernels/out"), no_install: false }
+    }
+}
+
 /// What was built, from what, and what it needs. Written beside the objects.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     compiler: String,
     flags: Vec<String>,
@@ -54,7 +61,7 @@ struct Manifest {
     objects: BTreeMap<String, ObjectRow>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct ObjectRow {
     file: String,
     sha256: String,
@@ -62,7 +69,7 @@ struct ObjectRow {
     kernels: Vec<KernelRow>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct KernelRow {
     name: String,
     vgprs: u64,
@@ -110,6 +117,14 @@ pub fn run(args: &Args) -> Result<()> {
     }
     println!("{} code objects in {}", manifest.objects.len(), out.display());
     Ok(())
+}
+
+/// Whether the objects of a folder were made from the sources as they are now.
+pub fn is_current(root: &Path, folder: &Path) -> bool {
+    let manifest =
+        fs::read(folder.join("manifest.json")).ok().and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok());
+    manifest
+        .is_some_and(|manifest| source_hash(&root.join(SOURCE_FOLDER)).is_ok_and(|now| now == manifest.source_sha256))
 }
 
 /// Two compilers at a time: that is what the smallest machine we build on has cores for.

@@ -6,6 +6,7 @@ mod codegen;
 mod demo;
 mod kernels;
 mod package;
+mod test;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Task {
     Kernels(kernels::Args),
     /// Serve two processes on the fake device with the real code object, every result checked
     Demo(demo::Args),
+    /// Format, lints, rendered files, dependency policy, and all tests
+    Test(test::Args),
     /// Build the Debian package
     Package(package::Args),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Task::Codegen(args) => codegen::run(&args),
         Task::Kernels(args) => kernels::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Test(args) => test::run(&args),
         Task::Package(args) => package::run(&args),
     };
     match result {

@@ -142,12 +142,9 @@ async fn watch(daemon: &Daemon, notifier: &Notifier, health: &HealthReporter) ->
         }
         end_faulted(daemon, &mut faults);
         let longest = daemon.config().longest_run();
-        if let Some(hung) = daemon.sessions.working().iter().find(|session| session.queue.stalled() > longest) {
-            let how = format!(
-                "a run of session {} made no progress for {} ms (longest_run_ms)",
-                hung.id,
-                longest.as_millis()
-            );
+        if let Some((hung, _)) = daemon.sessions.working().iter().find(|(_, progress)| progress.stalled() > longest) {
+            let how =
+                format!("a run of session {} made no progress for {} ms (longest_run_ms)", hung, longest.as_millis());
             daemon.lifecycle.lose(&how);
         } else if notifier.watchdog().is_some_and(|limit| fed.elapsed() > limit / 4) {
             // Only here: with a hung queue the service manager hears nothing.
@@ -172,8 +169,8 @@ fn end_faulted(daemon: &Daemon, seen: &mut u64) {
 }
 
 fn abandon(daemon: &Daemon, how: &str) {
-    for session in daemon.sessions.working() {
-        session.queue.abandon(how);
+    for (_, progress) in daemon.sessions.working() {
+        progress.abandon(how);
     }
 }
 

@@ -6,4 +6,5 @@ pub mod attention;
 pub mod conformance;
 pub mod daemon;
 pub mod objects;
+pub mod oracle;
 pub mod wire;

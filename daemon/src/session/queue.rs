@@ -178,22 +178,38 @@ impl QueueHandle {
         answered.await.map_err(|_| gone())?
     }
 
+    /// What is on its way, to be looked at by those who must not keep the thread alive.
+    pub fn progress(&self) -> Progress {
+        Progress(Arc::clone(&self.shared))
+    }
+
     /// Runs that are accepted and not answered.
     pub fn in_flight(&self) -> usize {
         self.shared.accepted.load(Ordering::Acquire)
     }
+}
+
+/// A queue's runs in flight, seen from outside; holds no thread and no memory of a client.
+#[derive(Debug, Clone)]
+pub struct Progress(Arc<Shared>);
+
+impl Progress {
+    /// Runs that are accepted and not answered.
+    pub fn in_flight(&self) -> usize {
+        self.0.accepted.load(Ordering::Acquire)
+    }
 
     /// How long the device has made no progress on this queue; zero while it has nothing to do.
     pub fn stalled(&self) -> Duration {
-        let in_flight = self.shared.in_flight();
+        let in_flight = self.0.in_flight();
         if in_flight.runs.is_empty() { Duration::ZERO } else { in_flight.progress.elapsed() }
     }
 
     /// Answers everything in flight with DEVICE_LOST.
     pub fn abandon(&self, how: &str) {
-        let runs = std::mem::take(&mut self.shared.in_flight().runs);
+        let runs = std::mem::take(&mut self.0.in_flight().runs);
         for run in runs {
-            self.shared.answer(run.answer, run.op, Err(DeviceError::Lost(how.to_owned()).into()));
+            self.0.answer(run.answer, run.op, Err(DeviceError::Lost(how.to_owned()).into()));
         }
     }
 }

@@ -9,7 +9,7 @@ use hippihx_proto::v1::{self, SessionEvent, session_event};
 use tokio::sync::mpsc;
 
 use super::buffer::Quota;
-use super::queue::QueueHandle;
+use super::queue::{Progress, QueueHandle};
 use super::{Owned, Session};
 use crate::config::Limits;
 use crate::device::Device;
@@ -34,8 +34,8 @@ pub struct Newcomer {
 #[derive(Debug)]
 pub struct Registry {
     sessions: DashMap<u64, Arc<Session>>,
-    /// Closed ones whose accepted runs are not complete: the watchdog and a drain look at them too.
-    leaving: Mutex<Vec<Arc<Session>>>,
+    /// Of closed ones whose accepted runs are not complete: the watchdog and a drain look at them too.
+    leaving: Mutex<Vec<(u64, Progress)>>,
     next: AtomicU64,
     stats: Arc<Stats>,
     lifecycle: Arc<Lifecycle>,
@@ -103,7 +103,9 @@ impl Registry {
         drop(owned);
         tracing::info!(session = id, client = session.client_name, "session closed");
         if session.queue.in_flight() > 0 {
-            self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+            let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+            leaving.retain(|(_, progress)| progress.in_flight() > 0);
+            leaving.push((id, session.queue.progress()));
         }
     }
 
@@ -127,18 +129,17 @@ impl Registry {
         self.sessions.is_empty()
     }
 
-    /// Every session that can have runs in flight: the open ones, and closed ones until their last run is complete.
-    pub fn working(&self) -> Vec<Arc<Session>> {
-        let mut working = self.all();
+    /// Sessions that can have runs in flight: the open ones, and closed ones until their last run is complete.
+    pub fn working(&self) -> Vec<(u64, Progress)> {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        leaving.retain(|session| session.queue.in_flight() > 0);
-        working.extend(leaving.iter().map(Arc::clone));
-        working
+        leaving.retain(|(_, progress)| progress.in_flight() > 0);
+        let open = self.sessions.iter().map(|session| (session.id, session.queue.progress()));
+        open.chain(leaving.iter().cloned()).collect()
     }
 
     /// Accepted runs that are not complete.
     pub fn in_flight(&self) -> usize {
-        self.working().iter().map(|session| session.queue.in_flight()).sum()
+        self.working().iter().map(|(_, progress)| progress.in_flight()).sum()
     }
 }
 

@@ -92,6 +92,17 @@ impl Program {
         (0..self.insts.len() as u32).map(|index| (self.address_of(index), self.text_of(index)))
     }
 
+    /// The words of every instruction, those behind it where it has fewer than three zero.
+    pub fn instruction_words(&self) -> impl Iterator<Item = [u32; 3]> {
+        self.places.iter().map(|(_, decoded)| {
+            let mut words = [0; 3];
+            if let Some(decoded) = decoded {
+                words[..decoded.len].copy_from_slice(&decoded.words[..decoded.len]);
+            }
+            words
+        })
+    }
+
     /// Addresses of words in executable sections that are no instruction.
     pub fn undecodable(&self) -> impl Iterator<Item = u64> {
         self.places.iter().filter(|(_, decoded)| decoded.is_none()).map(|&(address, _)| address)

@@ -2,7 +2,7 @@
 
 use super::machine::{Exec, Machine};
 use super::trap::{Flow, Trap};
-use crate::isa::decode::{Decoded, Encoding, Extra, bits};
+use crate::isa::decode::{Decoded, Encoding, Extra, aligned, bits};
 use crate::isa::row::{Dst, Kind};
 use crate::report::Class;
 
@@ -159,10 +159,14 @@ pub(crate) fn lower(decoded: &Decoded) -> Inst {
     let mut inst = blank(super::lookup(decoded).unwrap_or(unsupported));
     inst.class = super::class_of(decoded);
     inst.dst = decoded.destination() as u8;
+    if decoded.scalar_destination() {
+        inst.dst = aligned(decoded.destination(), row.dst.width()) as u8;
+    }
     inst.imm = i32::from(decoded.simm16());
     let (codes, n) = decoded.sources();
     for k in 0..n {
-        inst.src[k] = source(codes[k], row.src[k], decoded.literal);
+        let code = aligned(codes[k], row.src[k].width());
+        inst.src[k] = source(code, row.src[k], decoded.literal);
     }
     let [first, second, _] = decoded.words;
     match decoded.encoding {
@@ -189,7 +193,7 @@ pub(crate) fn lower(decoded: &Decoded) -> Inst {
             inst.op_sel_hi = (bits(second, 27, 2) | bits(first, 14, 1) << 2) as u8;
         }
         Encoding::Smem => {
-            inst.addr = (bits(first, 0, 6) * 2) as u8;
+            inst.addr = aligned(bits(first, 0, 6) * 2, row.src.first().map_or(2, |base| base.width())) as u8;
             inst.imm = (second << 11) as i32 >> 11;
             inst.sdst = bits(second, 25, 7) as u8;
         }
@@ -207,7 +211,8 @@ pub(crate) fn lower(decoded: &Decoded) -> Inst {
             if decoded.encoding == Encoding::Flat {
                 inst.imm = bits(first, 0, 11) as i32;
             }
-            (inst.addr, inst.data, inst.sdst) = (second as u8, (second >> 8) as u8, bits(second, 16, 7) as u8);
+            (inst.addr, inst.data) = (second as u8, (second >> 8) as u8);
+            inst.sdst = aligned(bits(second, 16, 7), 2) as u8;
             inst.bits = bits(first, 16, 1) as u8;
         }
         Encoding::Mubuf => {

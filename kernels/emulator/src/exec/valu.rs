@@ -104,22 +104,15 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// fp32 with the destination as the third source.
+    /// The destination as a third source, flushed if MODE says so.
     #[inline(always)]
-    pub(super) fn fmac(&mut self, i: &Inst, f: impl Fn(u32, u32, u32) -> u32) -> Done {
-        let (mut r0, mut r1) = ([0; LANES], [0; LANES]);
-        let (a, b) = (self.floats(i, 0, &mut r0), self.floats(i, 1, &mut r1));
-        let mut c = self.w.v[i.d()];
-        if !self.keeps_denormals32() {
-            c = c.map(float::flush32);
+    pub(super) fn accumulator<'t>(&'t self, i: &Inst, room: &'t mut Lanes) -> &'t Lanes {
+        let old = &self.w.v[i.d()];
+        if self.keeps_denormals32() {
+            return old;
         }
-        let mut out = [0; LANES];
-        for l in 0..LANES {
-            out[l] = f(a[l], b[l], c[l]);
-        }
-        self.finish32(i, &mut out);
-        self.put(i, &out);
-        Ok(Flow::Next)
+        *room = old.map(float::flush32);
+        room
     }
 
     /// A float source, an integer result.

@@ -4,7 +4,7 @@
 //! [`super::mode`] lets a wave ask for. The transcendentals are computed in fp64 and rounded once, so they err by
 //! less than the hardware's documented bounds; like the hardware they flush denormals on both sides.
 
-use super::float::{NAN32, canon32, dot2, f16_to_f32, flush32, fma32};
+use super::float::{NAN32, canon32, dot2, f16_to_f32, flush32, fma_lanes, fma32};
 use super::inst::Inst;
 use super::machine::{Exec, LANES, Machine, VCC, mask_of};
 use super::trap::Flow;
@@ -23,15 +23,29 @@ pub(super) fn lookup(name: &str) -> Option<Exec> {
         "v_min3_f32" => |m, i| m.fb3(i, |a, b, c| min(min(a, b), c)),
         "v_max3_f32" => |m, i| m.fb3(i, |a, b, c| max(max(a, b), c)),
         "v_med3_f32" => |m, i| m.fb3(i, med3),
-        "v_fma_f32" => |m, i| m.f3(i, fma32),
-        "v_fmac_f32" => |m, i| m.fmac(i, |a, b, c| fma_bits(a, b, c)),
+        "v_fma_f32" => |m, i| {
+            let (mut r0, mut r1, mut r2) = ([0; LANES], [0; LANES], [0; LANES]);
+            let (a, b, c) = (m.floats(i, 0, &mut r0), m.floats(i, 1, &mut r1), m.floats(i, 2, &mut r2));
+            let out = fma_lanes(a, b, c);
+            fused(m, i, out)
+        },
+        "v_fmac_f32" => |m, i| {
+            let (mut r0, mut r1, mut r2) = ([0; LANES], [0; LANES], [0; LANES]);
+            let (a, b, c) = (m.floats(i, 0, &mut r0), m.floats(i, 1, &mut r1), m.accumulator(i, &mut r2));
+            let out = fma_lanes(a, b, c);
+            fused(m, i, out)
+        },
         "v_fmamk_f32" => |m, i| {
-            let k = i.imm as u32;
-            m.fb2(i, |a, b| fma_bits(a, k, b))
+            let (mut r0, mut r1) = ([0; LANES], [0; LANES]);
+            let (a, b) = (m.floats(i, 0, &mut r0), m.floats(i, 1, &mut r1));
+            let out = fma_lanes(a, &[i.imm as u32; LANES], b);
+            fused(m, i, out)
         },
         "v_fmaak_f32" => |m, i| {
-            let k = i.imm as u32;
-            m.fb2(i, |a, b| fma_bits(a, b, k))
+            let (mut r0, mut r1) = ([0; LANES], [0; LANES]);
+            let (a, b) = (m.floats(i, 0, &mut r0), m.floats(i, 1, &mut r1));
+            let out = fma_lanes(a, b, &[i.imm as u32; LANES]);
+            fused(m, i, out)
         },
         "v_fma_legacy_f32" => |m, i| m.f3(i, |a, b, c| if a == 0.0 || b == 0.0 { c } else { fma32(a, b, c) }),
         "v_rcp_f32" | "v_rcp_iflag_f32" => |m, i| m.f1(i, |a| via_f64(a, |x| 1.0 / x)),
@@ -86,9 +100,10 @@ pub(super) fn pair(x: u32) -> [f32; 2] {
     [f16_to_f32(x as u16), f16_to_f32((x >> 16) as u16)]
 }
 
-#[inline(always)]
-fn fma_bits(a: u32, b: u32, c: u32) -> u32 {
-    canon32(fma32(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c)))
+fn fused(m: &mut Machine<'_>, i: &Inst, mut out: [u32; LANES]) -> Done {
+    m.finish32(i, &mut out);
+    m.put(i, &out);
+    Ok(Flow::Next)
 }
 
 fn via_f64(a: f32, f: impl Fn(f64) -> f64) -> f32 {

@@ -7,7 +7,7 @@ use super::valu::Done;
 
 pub(super) fn lookup(name: &str) -> Option<Exec> {
     let exec: Exec = match name {
-        "v_nop" => |_, _| Ok(Flow::Next),
+        "v_nop" | "v_pipeflush" | "v_clrexcp" => |_, _| Ok(Flow::Next),
         "v_mov_b32" => |m, i| m.u1(i, |a| a),
         "v_not_b32" => |m, i| m.u1(i, |a| !a),
         "v_bfrev_b32" => |m, i| m.u1(i, u32::reverse_bits),

@@ -50,6 +50,16 @@ pub(crate) fn bits(word: u32, at: u32, len: u32) -> u32 {
     (word >> at) & ((1 << len) - 1)
 }
 
+/// The first of `width` scalar registers: general ones and TTMP begin at a multiple of 2, or of 4 for four and more. What the
+/// hardware makes of others is not documented; LLVM ignores the low bits, and so does this.
+pub(crate) fn aligned(code: u32, width: u32) -> u32 {
+    match (code, width) {
+        (0..=105 | 108..=123, 2) => code & !1,
+        (0..=105 | 108..=123, 3..) => code & !3,
+        _ => code,
+    }
+}
+
 fn find(table: &'static [Row], op: u32) -> Option<&'static Row> {
     table.binary_search_by_key(&op, |row| u32::from(row.op)).ok().map(|at| &table[at])
 }
@@ -141,6 +151,8 @@ impl Decoded {
     fn take_tail(&mut self, words: &[u32]) -> Option<()> {
         let first = self.words[0];
         let wants = match self.encoding {
+            // v_nop reads nothing, whatever its source field holds.
+            Encoding::Vop1 if self.row.src.is_empty() => false,
             Encoding::Vop1 | Encoding::Vop2 | Encoding::Vopc => {
                 self.extra = match first & 0x1ff {
                     249 => Extra::Sdwa,
@@ -159,6 +171,7 @@ impl Decoded {
             Encoding::Sop2 | Encoding::Sopc => bits(first, 0, 8) == LITERAL || bits(first, 8, 8) == LITERAL,
             Encoding::Sopk => self.row.name == "s_setreg_imm32_b32",
             Encoding::Vop3 | Encoding::Vop3p => (0..self.row.src.len()).any(|n| self.vop3_source(n) == LITERAL),
+            Encoding::Mubuf => self.words[1] >> 24 == LITERAL && (self.row.dst.width() > 0 || !self.row.src.is_empty()),
             _ => false,
         };
         if wants {

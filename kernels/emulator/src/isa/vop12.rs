@@ -119,6 +119,9 @@ pub(super) static VOP12: &[Row] = rows! {
     0x01e2 v_sat_pk_u8_i16 V1 [B32] "dw"
     0x01e3 v_cvt_norm_i16_f16 V1 [F16] "cdow"
     0x01e4 v_cvt_norm_u16_f16 V1 [F16] "cdow"
+    0x0180 v_nop None [] ""
+    0x019b v_pipeflush None [] ""
+    0x01c1 v_clrexcp None [] ""
     // No VOP3 form.
     0x0102 v_dot2c_f32_f16 V1 [F16x2 F16x2] "de"
     0x010d v_dot4c_i32_i8 V1 [B32 B32] "de"

@@ -1,5 +1,6 @@
 //! Registers and constants.
 
+use crate::isa::decode::aligned;
 use crate::isa::row::Kind;
 
 /// `width` vector registers from `first` on.
@@ -9,6 +10,7 @@ pub(super) fn vector(first: u32, width: u32) -> String {
 
 /// `width` scalar registers by their operand code.
 pub(super) fn scalar(code: u32, width: u32) -> String {
+    let code = aligned(code, width);
     let range = |name: &str, first: u32| {
         if width == 1 { format!("{name}{first}") } else { format!("{name}[{first}:{}]", first + width - 1) }
     };

@@ -38,7 +38,11 @@ fn sopp(d: &Decoded) -> Option<String> {
         "s_waitcnt" => {
             let value = u32::from(value);
             let vm = bits(value, 0, 4) | bits(value, 14, 2) << 4;
-            format!("vmcnt({vm}) expcnt({}) lgkmcnt({})", bits(value, 4, 3), bits(value, 8, 6))
+            let counts = [("vmcnt", vm, 63), ("expcnt", bits(value, 4, 3), 7), ("lgkmcnt", bits(value, 8, 6), 63)];
+            // A counter at its maximum is not waited for, and shown only if all are.
+            let all = counts.iter().all(|(_, count, most)| count == most);
+            let shown = counts.iter().filter(|(_, count, most)| all || count != most);
+            shown.map(|(name, count, _)| format!("{name}({count})")).collect::<Vec<_>>().join(" ")
         }
         "s_inst_prefetch" | "s_clause" | "s_round_mode" | "s_ttracedata_imm" | "s_waitcnt_depctr" => {
             format!("{value:#x}")

@@ -18,11 +18,13 @@ pub(super) fn parts(d: &Decoded) -> Parts {
     }
     let (codes, n) = d.sources();
     for k in 0..n {
-        operands.push(signed(d, k, source(codes[k], row.src[k], d.literal)));
+        // The mixed fma's literals print as halves.
+        let literal = d.literal.map(|value| if row.has('m') { value & 0xffff } else { value });
+        operands.push(signed(d, k, source(codes[k], row.src[k], literal)));
     }
     if d.has_inline_constant() {
         let value = d.literal.unwrap_or(0);
-        let constant = if row.name.ends_with("f16") { format!("{:#x}", value as u16) } else { format!("{value:#x}") };
+        let constant = format!("{value:#x}");
         let at = if row.name.starts_with("v_fmamk") { 2 } else { 3 };
         operands.insert(at, constant);
     }
@@ -31,6 +33,7 @@ pub(super) fn parts(d: &Decoded) -> Parts {
 
 fn suffix(d: &Decoded) -> &'static str {
     match (d.encoding, d.extra) {
+        _ if d.row.src.is_empty() => "",
         (_, Extra::Sdwa) => "_sdwa",
         (_, Extra::Dpp16 | Extra::Dpp8 { .. }) => "_dpp",
         (Encoding::Vop3, _) if d.row.op < 0x140 || (0x180..0x200).contains(&d.row.op) => "_e64",
@@ -64,7 +67,13 @@ fn signed(d: &Decoded, k: usize, text: String) -> String {
         _ => (false, false),
     };
     if !kind.takes_sign() {
-        return text;
+        // An integer beside floats takes the sign bit as sign extension.
+        let extends = matches!(d.row.name, "v_cvt_pk_u8_f32" | "v_ldexp_f32" | "v_ldexp_f64" | "v_trig_preop_f64");
+        return if neg && extends && k > 0 { format!("sext({text})") } else { text };
+    }
+    // The exponent of v_ldexp_f16 has its type, but no sign modifiers.
+    if d.row.name == "v_ldexp_f16" && k == 1 {
+        return if neg { format!("sext({text})") } else { text };
     }
     let text = if abs { format!("|{text}|") } else { text };
     match neg {
@@ -125,7 +134,7 @@ fn list(name: &str, values: Vec<u32>) -> String {
 }
 
 fn clamp_omod(out: &mut Vec<String>, d: &Decoded, clamp: u32, omod: u32) {
-    if clamp == 1 && d.row.has('c') {
+    if clamp == 1 && (d.row.has('c') || d.extra == Extra::Sdwa) {
         out.push("clamp".into());
     }
     if d.row.has('o') {
@@ -147,7 +156,7 @@ fn packed(out: &mut Vec<String>, d: &Decoded) {
     if high.contains(&(1 - default)) {
         out.push(list("op_sel_hi", high));
     }
-    if d.row.has('n') {
+    if !d.row.has('m') {
         let (neg_lo, neg_hi) = (field(bits(second, 29, 3)), field(bits(first, 8, 3)));
         if neg_lo.contains(&1) {
             out.push(list("neg_lo", neg_lo));

@@ -33,6 +33,7 @@
 //! touched; they are in the [`Report`], which prints as text. What is not modelled is in the crate's README.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "lanes of several arrays are walked together")]
 
 mod exec;
 mod fault;

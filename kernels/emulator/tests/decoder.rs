@@ -72,8 +72,8 @@ fn llvm(cases: &[[u32; 3]]) -> Vec<Option<String>> {
 
 /// LLVM accepted it, with reservations.
 fn doubtful(text: &str) -> bool {
-    let constant_result =
-        text.starts_with("v_cmp_") && text.split_whitespace().nth(1).is_some_and(|op| op.starts_with("src_"));
+    let constant_result = ["v_cmp_", "v_readfirstlane", "v_readlane"].iter().any(|start| text.starts_with(start))
+        && text.split_whitespace().nth(1).is_some_and(|op| op.starts_with("src_"));
     text.contains("/*") || text.contains("; Warning") || text.contains("// Warning") || constant_result
 }
 

@@ -34,11 +34,11 @@ macro_rules! floats {
             "gt" => |m, i| $fetch(m, i, |a, b| a > b),
             "ge" => |m, i| $fetch(m, i, |a, b| a >= b),
             "eq" => |m, i| $fetch(m, i, |a, b| a == b),
-            "lg" => |m, i| $fetch(m, i, |a, b| a < b || a > b),
+            "lg" => |m, i| $fetch(m, i, |a, b| a != b && !a.is_nan() && !b.is_nan()),
             "o" => |m, i| $fetch(m, i, |a, b| !a.is_nan() && !b.is_nan()),
             "u" => |m, i| $fetch(m, i, |a, b| a.is_nan() || b.is_nan()),
             "nge" => |m, i| $fetch(m, i, |a, b| !(a >= b)),
-            "nlg" => |m, i| $fetch(m, i, |a, b| !(a < b || a > b)),
+            "nlg" => |m, i| $fetch(m, i, |a, b| a == b || a.is_nan() || b.is_nan()),
             "ngt" => |m, i| $fetch(m, i, |a, b| !(a > b)),
             "nle" => |m, i| $fetch(m, i, |a, b| !(a <= b)),
             "neq" => |m, i| $fetch(m, i, |a, b| a != b),
@@ -58,9 +58,9 @@ pub(super) fn lookup(name: &str) -> Option<Exec> {
     let (condition, kind) = rest.rsplit_once('_')?;
     if condition == "class" {
         return match kind {
-            "f32" => Some(|m, i| class32(m, i)),
-            "f16" => Some(|m, i| class16(m, i)),
-            "f64" => Some(|m, i| class64(m, i)),
+            "f32" => Some(class32),
+            "f16" => Some(class16),
+            "f64" => Some(class64),
             _ => None,
         };
     }

@@ -95,8 +95,8 @@ fn sop2(name: &str) -> Option<Exec> {
         "s_bfm_b32" => |m, i| m.plain(i, ((1 << (m.a(i) & 31)) - 1) << (m.b(i) & 31)),
         "s_bfm_b64" => |m, i| m.plain64(i, ((1 << (m.a(i) & 63)) - 1) << (m.b(i) & 63)),
         "s_mul_i32" => |m, i| m.plain(i, m.a(i).wrapping_mul(m.b(i))),
-        "s_mul_hi_u32" => |m, i| m.plain(i, (u64::from(m.a(i)) * u64::from(m.b(i)) >> 32) as u32),
-        "s_mul_hi_i32" => |m, i| m.plain(i, (i64::from(m.a(i) as i32) * i64::from(m.b(i) as i32) >> 32) as u32),
+        "s_mul_hi_u32" => |m, i| m.plain(i, ((u64::from(m.a(i)) * u64::from(m.b(i))) >> 32) as u32),
+        "s_mul_hi_i32" => |m, i| m.plain(i, ((i64::from(m.a(i) as i32) * i64::from(m.b(i) as i32)) >> 32) as u32),
         "s_bfe_u32" => |m, i| {
             let (offset, width) = (m.b(i) & 31, m.b(i) >> 16 & 127);
             let mask = if width >= 32 { u32::MAX } else { (1 << width) - 1 };
@@ -180,7 +180,7 @@ fn sop1(name: &str) -> Option<Exec> {
         "s_abs_i32" => |m, i| m.nz(i, (m.a(i) as i32).unsigned_abs()),
         "s_bitreplicate_b64_b32" => |m, i| {
             let a = u64::from(m.a(i));
-            m.plain64(i, (0..32).fold(0, |out, k| out | (a >> k & 1) * 3 << (2 * k)))
+            m.plain64(i, (0..32).fold(0, |out, k| out | ((a >> k & 1) * 3) << (2 * k)))
         },
         "s_movrels_b32" => |m, i| {
             let super::inst::Src::Scalar(r) = i.src[0] else { return Trap::unmodelled("s_movrels of a constant") };

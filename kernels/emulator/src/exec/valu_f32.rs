@@ -59,7 +59,7 @@ pub(super) fn lookup(name: &str) -> Option<Exec> {
         "v_ceil_f32" => |m, i| m.f1(i, f32::ceil),
         "v_floor_f32" => |m, i| m.f1(i, f32::floor),
         "v_rndne_f32" => |m, i| m.f1(i, f32::round_ties_even),
-        "v_fract_f32" => |m, i| m.f1(i, |a| fract(a)),
+        "v_fract_f32" => |m, i| m.f1(i, fract),
         "v_ldexp_f32" => ldexp,
         "v_frexp_mant_f32" => |m, i| m.fb1(i, |a| frexp(a).0),
         "v_frexp_exp_i32_f32" => |m, i| m.f_to_u(i, |a| frexp(a.to_bits()).1 as u32),

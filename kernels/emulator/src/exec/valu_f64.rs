@@ -96,7 +96,7 @@ fn scale(value: f64, exponent: i32) -> f64 {
     let own = (value.to_bits() >> 52 & 0x7ff) as i32 - 1023;
     let safe = (-1000 - own).min(0).max(exponent + 1000).max(-1000);
     let rest = exponent - safe;
-    value * power(safe) * power(rest.max(-1022)) * power((rest + 1022).min(0).max(-1022))
+    value * power(safe) * power(rest.max(-1022)) * power((rest + 1022).clamp(-1022, 0))
 }
 
 fn frexp(value: f64) -> (f64, i32) {

@@ -30,6 +30,7 @@ pub(crate) fn check(d: &Decoded) -> bool {
                     .first()
                     .is_none_or(|base| scalar(bits(first, 0, 6) * 2, base.width()) && scalar(bits(second, 25, 7), 1))
         }
+        Encoding::Vop1 if d.row.src.is_empty() => bits(first, 17, 8) == 0,
         Encoding::Vop1 | Encoding::Vop2 | Encoding::Vopc => scalar_result && vector_result(d) && sources() && tail(d),
         Encoding::Vop3 => scalar_result && vector_result(d) && sources() && vop3(d),
         Encoding::Vop3p => vector_result(d) && sources() && packed(d),
@@ -123,7 +124,7 @@ fn sdwa(d: &Decoded, second: u32) -> bool {
     let no_result = !compare || d.row.dst != Dst::None || one(15) == 0;
     let destination =
         compare || bits(second, 8, 3) <= 6 && bits(second, 11, 2) <= 2 && (omod || bits(second, 14, 2) == 0);
-    let second_source = d.encoding != Encoding::Vop1 || bits(second, 24, 8) == 0;
+    let second_source = d.encoding != Encoding::Vop1 || second & 0xbf00_0000 == 0;
     destination
         && no_result
         && second_source
@@ -148,9 +149,7 @@ fn vop3(d: &Decoded) -> bool {
     let ignored = row.has('s') && row.src.iter().all(|kind| !matches!(kind, Kind::F16));
     let beside_floats = matches!(row.name, "v_cvt_pk_u8_f32" | "v_ldexp_f32" | "v_ldexp_f64" | "v_trig_preop_f64");
     let within = |fields: u32| fields >> n == 0;
-    let sign = if ignored {
-        within(neg) && within(abs)
-    } else if beside_floats {
+    let sign = if ignored || beside_floats {
         within(neg) && within(abs)
     } else {
         signs(d, neg) && (row.has('b') || signs(d, abs))
@@ -180,7 +179,9 @@ fn ds(d: &Decoded) -> bool {
         && fields.iter().skip(n).all(|&field| field == 0)
         && (row.dst.width() > 0 || second >> 24 == 0)
         && (!row.has('G') || bits(d.words[0], 17, 1) == 1);
+    let permute = matches!(row.name, "ds_permute_b32" | "ds_bpermute_b32") && bits(d.words[0], 17, 1) == 1;
     unused
+        && !permute
         && data.clone().zip(fields).all(|(kind, first)| vector(first, kind.width()))
         && vector(second >> 24, row.dst.width())
 }
@@ -215,7 +216,7 @@ fn mubuf(d: &Decoded) -> bool {
     let [first, second, _] = d.words;
     let row = d.row;
     if row.dst.width() == 0 && row.src.is_empty() {
-        return bits(first, 12, 6) == 0;
+        return bits(first, 12, 6) == 0 && bits(second, 23, 1) == 0;
     }
     let at = |n: u32| bits(first, n, 1) == 1;
     let (lds, tfe) = (at(16), bits(second, 23, 1));

@@ -32,6 +32,20 @@ pub(super) fn scalar(code: u32, width: u32) -> String {
 pub(super) fn source(code: u32, kind: Kind, literal: Option<u32>) -> String {
     const NAMES: [&str; 9] = ["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494"];
     const HALVES: [u16; 9] = [0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118];
+    const FLOATS: [u32; 9] = [
+        0x3f00_0000,
+        0xbf00_0000,
+        0x3f80_0000,
+        0xbf80_0000,
+        0x4000_0000,
+        0xc000_0000,
+        0x4080_0000,
+        0xc080_0000,
+        0x3e22_f983,
+    ];
+    /// High words; 1 / (2 pi) needs the low one too.
+    const DOUBLES: [u32; 8] =
+        [0x3fe0_0000, 0xbfe0_0000, 0x3ff0_0000, 0xbff0_0000, 0x4000_0000, 0xc000_0000, 0x4010_0000, 0xc010_0000];
     match code {
         256.. => vector(code - 256, kind.width()),
         0..=127 => scalar(code, kind.width()),
@@ -52,9 +66,18 @@ pub(super) fn source(code: u32, kind: Kind, literal: Option<u32>) -> String {
         254 => "src_lds_direct".into(),
         255 => {
             let value = literal.unwrap_or(0);
-            match kind {
-                Kind::B16 | Kind::F16 => format!("{:#x}", value as u16),
-                _ => format!("{value:#x}"),
+            let half = value as u16;
+            let (bits, integer, name) = match kind {
+                Kind::B16 => (u32::from(half), i32::from(half as i16), None),
+                Kind::F16 => (u32::from(half), i32::from(half as i16), HALVES.iter().position(|&h| h == half)),
+                Kind::F64 => (value, if value == 0 { 0 } else { i32::MAX }, DOUBLES.iter().position(|&d| d == value)),
+                _ => (value, value as i32, FLOATS.iter().position(|&f| f == value)),
+            };
+            // A literal that an inline constant could say prints like one.
+            match name {
+                Some(at) => NAMES[at].into(),
+                None if (-16..=64).contains(&integer) => integer.to_string(),
+                None => format!("{bits:#x}"),
             }
         }
         _ => format!("?{code}"),

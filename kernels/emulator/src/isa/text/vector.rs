@@ -99,7 +99,7 @@ fn modifiers(d: &Decoded) -> Vec<String> {
                     (0..n).chain([3]).map(|k| selected >> k & 1).collect()
                 };
                 if shown.contains(&1) {
-                    out.push(list("op_sel", shown));
+                    out.push(list("op_sel", &shown));
                 }
             }
             clamp_omod(&mut out, d, bits(first, 15, 1), bits(second, 27, 2));
@@ -117,7 +117,7 @@ fn modifiers(d: &Decoded) -> Vec<String> {
             }
         }
         (_, Extra::Dpp8 { fetch_inactive }) => {
-            out.push(list("dpp8", (0..8).map(|k| bits(second, 8 + 3 * k, 3)).collect()));
+            out.push(list("dpp8", &std::array::from_fn::<u32, 8, _>(|k| bits(second, 8 + 3 * k as u32, 3))));
             if fetch_inactive {
                 out.push("fi:1".into());
             }
@@ -128,7 +128,7 @@ fn modifiers(d: &Decoded) -> Vec<String> {
     out
 }
 
-fn list(name: &str, values: Vec<u32>) -> String {
+fn list(name: &str, values: &[u32]) -> String {
     let values: Vec<String> = values.iter().map(u32::to_string).collect();
     format!("{name}:[{}]", values.join(","))
 }
@@ -150,19 +150,19 @@ fn packed(out: &mut Vec<String>, d: &Decoded) {
     let field = |value: u32| (0..n).map(|k| value >> k & 1).collect::<Vec<_>>();
     let (low, high) = (field(bits(first, 11, 3)), field(bits(second, 27, 2) | bits(first, 14, 1) << 2));
     if low.contains(&1) {
-        out.push(list("op_sel", low));
+        out.push(list("op_sel", &low));
     }
     let default = u32::from(!d.row.has('m'));
     if high.contains(&(1 - default)) {
-        out.push(list("op_sel_hi", high));
+        out.push(list("op_sel_hi", &high));
     }
     if !d.row.has('m') {
         let (neg_lo, neg_hi) = (field(bits(second, 29, 3)), field(bits(first, 8, 3)));
         if neg_lo.contains(&1) {
-            out.push(list("neg_lo", neg_lo));
+            out.push(list("neg_lo", &neg_lo));
         }
         if neg_hi.contains(&1) {
-            out.push(list("neg_hi", neg_hi));
+            out.push(list("neg_hi", &neg_hi));
         }
     }
     if bits(first, 15, 1) == 1 && d.row.has('c') {
@@ -172,7 +172,7 @@ fn packed(out: &mut Vec<String>, d: &Decoded) {
 
 fn control(ctrl: u32) -> String {
     match ctrl {
-        0..=0xff => list("quad_perm", (0..4).map(|k| ctrl >> (2 * k) & 3).collect()),
+        0..=0xff => list("quad_perm", &std::array::from_fn::<u32, 4, _>(|k| ctrl >> (2 * k) & 3)),
         0x101..=0x10f => format!("row_shl:{}", ctrl & 15),
         0x111..=0x11f => format!("row_shr:{}", ctrl & 15),
         0x121..=0x12f => format!("row_ror:{}", ctrl & 15),

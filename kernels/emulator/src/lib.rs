@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::needless_range_loop, reason = "lanes of several arrays are walked together")]
 
+mod arguments;
 mod exec;
 mod fault;
 mod isa;
@@ -45,6 +46,7 @@ mod program;
 mod report;
 mod run;
 
+pub use arguments::{ArgumentError, Arguments};
 pub use fault::{Fault, FaultKind};
 pub use memory::{Access, Backing, BindError, Buffer, Contents, Memory};
 pub use object::LoadError;

@@ -1,5 +1,7 @@
 //! Kernels that clang compiled, against the same computation on the host.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod common;
 
 use common::Args;

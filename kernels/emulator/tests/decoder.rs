@@ -5,6 +5,8 @@
 //! kinds of operands are compared by mnemonic only: messages of s_sendmsg, and the counters of s_waitcnt_depctr and
 //! s_version, which LLVM names. Graphics instructions (images, exports, interpolation, typed buffers) are refused here.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod common;
 
 use std::collections::BTreeMap;

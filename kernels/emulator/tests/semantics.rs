@@ -1,5 +1,7 @@
 //! Single instructions with values computed by hand. Each row becomes a kernel with the instruction as inline assembly.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod common;
 
 use std::fmt::Write;

@@ -8,6 +8,7 @@ use super::valu::Done;
 
 pub(super) fn lookup(name: &str) -> Option<Exec> {
     let exec: Exec = match name {
+        "ds_nop" => |_, _| Ok(Flow::Next),
         "ds_read_b32" => |m, i| read(m, i, 4),
         "ds_read_b64" => |m, i| read(m, i, 8),
         "ds_read_b96" => |m, i| read(m, i, 12),

@@ -24,6 +24,7 @@ pub(super) static DS: &[Row] = rows! {
     0x11 ds_cmpst_f32 None [B32 B32 B32] ""
     0x12 ds_min_f32 None [B32 B32] ""
     0x13 ds_max_f32 None [B32 B32] ""
+    0x14 ds_nop None [] ""
     0x15 ds_add_f32 None [B32 B32] ""
     0x18 ds_gws_sema_release_all None [] "G"
     0x19 ds_gws_init None [B32] "G"

@@ -23,7 +23,7 @@ pub fn build(source: &str) -> Vec<u8> {
 }
 
 pub fn build_file(path: &Path, defines: &[&str]) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let object = folder.path().join("probe.hsaco");
     let out = Command::new(clang())
         .args([
@@ -42,9 +42,9 @@ pub fn build_file(path: &Path, defines: &[&str]) -> Vec<u8> {
         .arg("-o")
         .arg(&object)
         .output()
-        .unwrap();
+        .expect("clang starts");
     assert!(out.status.success(), "clang failed on {}: {}", path.display(), String::from_utf8_lossy(&out.stderr));
-    std::fs::read(object).unwrap()
+    std::fs::read(object).expect("clang wrote the object")
 }
 
 /// Packs kernel arguments: pointers and 8-byte values are aligned to 8.

@@ -3,6 +3,7 @@
 use super::Parts;
 use super::operand::{scalar, source};
 use crate::isa::decode::{Decoded, Encoding, bits};
+use crate::isa::row::Kind;
 
 pub(super) fn parts(d: &Decoded) -> Parts {
     let mut operands = Vec::new();
@@ -60,7 +61,7 @@ fn sopk(d: &Decoded) -> Vec<String> {
         "s_subvector_loop_begin" | "s_subvector_loop_end" => vec![one(1), value.to_string()],
         "s_getreg_b32" => vec![one(1), hardware_register(value)],
         "s_setreg_b32" => vec![hardware_register(value), one(1)],
-        "s_setreg_imm32_b32" => vec![hardware_register(value), format!("{:#x}", d.literal.unwrap_or(0))],
+        "s_setreg_imm32_b32" => vec![hardware_register(value), source(255, Kind::B32, d.literal)],
         _ => vec![one(1), format!("{value:#x}")],
     }
 }

@@ -124,6 +124,7 @@ impl Hash for Plan {
 /// # Errors
 /// In this order: ERR_UNKNOWN_OP; ERR_UNSUPPORTED_ARCH for the arch, a DOT op on a slot without DOT, the wave;
 /// ERR_UNSUPPORTED_DTYPE; ERR_PARAM for the count, a domain, a check; the fabric's; ERR_PARAM for scratch.
+#[inline]
 pub fn plan(op_id: i32, caps: &Caps<'_>, params: &[ParamValue]) -> Result<Plan, Refusal> {
     let op = op_by_id(op_id).ok_or_else(|| Refusal::of(Reason::UnknownOp { found: op_id }))?;
     let target = resolve(op, Some(caps.arch.as_bytes()), caps.wave, caps.dtype)?;
@@ -134,6 +135,7 @@ pub fn plan(op_id: i32, caps: &Caps<'_>, params: &[ParamValue]) -> Result<Plan, 
 ///
 /// # Errors
 /// ERR_UNSUPPORTED_ARCH or ERR_UNSUPPORTED_DTYPE.
+#[inline]
 pub fn resolve(op: &'static Op, arch: Option<&[u8]>, wave: i32, dtype: i32) -> Result<Target, Refusal> {
     let slot = slot_by_bytes(arch).map_err(|refusal| refusal.with_op(op))?;
     if op.dot && !slot.dot {
@@ -155,6 +157,7 @@ pub fn resolve(op: &'static Op, arch: Option<&[u8]>, wave: i32, dtype: i32) -> R
 ///
 /// # Errors
 /// ERR_PARAM, or the fabric's ERR_BAD_ARG and ERR_UNSUPPORTED_FABRIC.
+#[inline]
 pub fn complete(target: &Target, params: &[ParamValue], fabric: Option<&Fabric>) -> Result<Plan, Refusal> {
     let op = target.op;
     check_param_count(op, params.len() as i64)?;
@@ -193,6 +196,7 @@ pub fn complete(target: &Target, params: &[ParamValue], fabric: Option<&Fabric>)
 ///
 /// # Errors
 /// ERR_PARAM.
+#[inline]
 pub fn check_param_count(op: &'static Op, found: i64) -> Result<(), Refusal> {
     if usize::try_from(found) == Ok(op.params.len()) {
         Ok(())
@@ -201,6 +205,7 @@ pub fn check_param_count(op: &'static Op, found: i64) -> Result<(), Refusal> {
     }
 }
 
+#[inline]
 fn in_domain(param: &Param, value: ParamValue) -> bool {
     let found = value.as_i64();
     match param.kind {
@@ -211,6 +216,7 @@ fn in_domain(param: &Param, value: ParamValue) -> bool {
     }
 }
 
+#[inline]
 fn variant(op: &Op, params: &[ParamValue; MAX_PARAMS]) -> i32 {
     let Some(index) = op.variant_param else { return 0 };
     let ParamKind::Enum(values) = op.params[index].kind else { return 0 };
@@ -218,6 +224,7 @@ fn variant(op: &Op, params: &[ParamValue; MAX_PARAMS]) -> i32 {
 }
 
 /// A rule with no conditions always applies; one with several, when any of them holds.
+#[inline]
 pub(crate) fn applies(when: &[Condition], params: &[ParamValue; MAX_PARAMS]) -> bool {
     when.is_empty()
         || when.iter().any(|condition| match *condition {

@@ -9,6 +9,8 @@ use crate::value::ParamValue;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScratchSpec {
     pub name: &'static str,
+    /// Index of its rule in the op's row.
+    pub rule: usize,
     /// Bytes, exactly; the next block starts at the next multiple of 256.
     pub nbytes: u64,
     /// Bytes from the start of the plan's scratch; a multiple of 256.
@@ -24,6 +26,7 @@ pub(crate) struct ScratchLayout {
 }
 
 impl ScratchLayout {
+    #[inline]
     pub(crate) fn of(op: &'static Op, params: &[ParamValue; MAX_PARAMS]) -> Result<Self, Refusal> {
         let mut layout = ScratchLayout::default();
         for (index, rule) in op.scratch.iter().enumerate() {
@@ -31,7 +34,7 @@ impl ScratchLayout {
                 continue;
             }
             layout
-                .push(rule, params)
+                .push(index, rule, params)
                 .map_err(|fault| Refusal::for_op(op, Reason::ScratchSize { rule: index, fault }))?;
         }
         Ok(layout)
@@ -42,7 +45,13 @@ impl ScratchLayout {
         ScratchLayout { nbytes, ..ScratchLayout::default() }
     }
 
-    fn push(&mut self, rule: &ScratchRule, params: &[ParamValue; MAX_PARAMS]) -> Result<(), ScratchFault> {
+    #[inline]
+    fn push(
+        &mut self,
+        index: usize,
+        rule: &ScratchRule,
+        params: &[ParamValue; MAX_PARAMS],
+    ) -> Result<(), ScratchFault> {
         let mut elems: i64 = 1;
         for dim in rule.dims {
             let extent = match *dim {
@@ -63,7 +72,8 @@ impl ScratchLayout {
         if end > (i64::MAX - 256).cast_unsigned() {
             return Err(ScratchFault::Overflow);
         }
-        self.blocks[self.count] = ScratchSpec { name: rule.name, nbytes: bytes.cast_unsigned(), offset: self.nbytes };
+        self.blocks[self.count] =
+            ScratchSpec { name: rule.name, rule: index, nbytes: bytes.cast_unsigned(), offset: self.nbytes };
         self.count += 1;
         self.nbytes = align_up(end);
         Ok(())

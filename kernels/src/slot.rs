@@ -69,11 +69,18 @@ pub fn slot_by_name(name: &str) -> Result<&'static Slot, Refusal> {
 }
 
 /// The same for the bytes of a C string, `None` standing for NULL.
+#[inline]
 pub fn slot_by_bytes(name: Option<&[u8]>) -> Result<&'static Slot, Refusal> {
     let found = name.unwrap_or_default();
-    if let Some(slot) = SLOTS.iter().find(|slot| slot.name.as_bytes() == found) {
-        return Ok(slot);
+    match SLOTS.iter().find(|slot| slot.name.as_bytes() == found) {
+        Some(slot) => Ok(slot),
+        None => Err(no_slot(name)),
     }
+}
+
+/// Why a text is no slot.
+#[cold]
+fn no_slot(name: Option<&[u8]>) -> Refusal {
     let fault = match name {
         None => ArchFault::Null,
         Some(b"") => ArchFault::Empty,
@@ -83,7 +90,7 @@ pub fn slot_by_bytes(name: Option<&[u8]>) -> Result<&'static Slot, Refusal> {
             None => ArchFault::Unknown,
         },
     };
-    Err(Refusal::of(Reason::Arch { found: ShortText::new(found), fault }))
+    Refusal::of(Reason::Arch { found: ShortText::new(name.unwrap_or_default()), fault })
 }
 
 #[cfg(test)]

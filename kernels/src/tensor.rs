@@ -50,11 +50,60 @@ pub fn check_tensor_count(plan: &Plan, found: i64) -> Result<(), Refusal> {
 /// # Errors
 /// ERR_TENSOR.
 pub fn check_tensor(plan: &Plan, slot: usize, tensor: &TensorDesc) -> Result<(), Refusal> {
-    let Some(rule) = plan.op.tensors.get(slot) else { return Ok(()) };
-    if !plan.requires(rule.when) {
+    if tensor_fits(plan, slot, tensor.data_null, tensor.dtype, tensor.rank, &tensor.shape, &tensor.stride) {
         return Ok(());
     }
+    let Some(rule) = plan.op.tensors.get(slot) else { return Ok(()) };
     check_required(plan, slot, rule, tensor).map_err(|reason| Refusal::for_op(plan.op, reason))
+}
+
+/// Whether a tensor passes, in one walk and without a reason: what a run asks every time. [`check_tensor`] asks again for
+/// the reason, in the contract's order.
+#[inline]
+pub fn tensor_fits(
+    plan: &Plan,
+    slot: usize,
+    data_null: bool,
+    dtype: i32,
+    rank: i32,
+    shape: &[i64; MAX_RANK],
+    stride: &[i64; MAX_RANK],
+) -> bool {
+    let Some(rule) = plan.op.tensors.get(slot) else { return true };
+    if !plan.requires(rule.when) {
+        return true;
+    }
+    let dims = rule.dims;
+    if data_null || dtype != rule.dtype.code() || i64::from(rank) != dims.len() as i64 {
+        return false;
+    }
+    let mut span: i64 = 1;
+    let mut axis = dims.len();
+    while axis > 0 {
+        axis -= 1;
+        let (Some(dim), Some(extent), Some(stride)) = (dims.get(axis), shape.get(axis), stride.get(axis)) else {
+            return false;
+        };
+        let (extent, stride) = (*extent, *stride);
+        let extent_fits = match *dim {
+            Dim::Any => true,
+            Dim::EqualTo(param) => extent == plan.int(param),
+            Dim::AtMost(param) => extent <= plan.int(param),
+            Dim::Literal(literal) => extent == literal,
+        };
+        if extent < 1 || stride < 0 || !extent_fits {
+            return false;
+        }
+        if rule.layout != Layout::Strided && extent != 1 {
+            let padded = rule.layout == Layout::Rows && axis + 1 != dims.len();
+            if !(stride == span || (padded && stride > span)) {
+                return false;
+            }
+            let Some(next) = stride.checked_mul(extent) else { return false };
+            span = next;
+        }
+    }
+    true
 }
 
 fn check_required(plan: &Plan, slot: usize, rule: &TensorSlot, tensor: &TensorDesc) -> Result<(), Reason> {
@@ -105,6 +154,8 @@ fn check_required(plan: &Plan, slot: usize, rule: &TensorSlot, tensor: &TensorDe
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::catalogue::fa_fdot2::*;
     use crate::plan::{Caps, plan};
@@ -177,5 +228,24 @@ mod tests {
         let mut tensors = good();
         tensors[T_BLOCK_TABLE] = tensor(4, &[8, 4], &[32, 1]);
         assert_eq!(check_tensors(&decode(), &tensors), Ok(()));
+    }
+
+    proptest! {
+        /// The walk without a reason and the one with a reason must agree on everything.
+        #[test]
+        fn both_walks_agree(slot in 0_usize..7, axis in 0_usize..6, value in prop_oneof![-1_i64..300, any::<i64>()], what in 0_u8..5) {
+            let (plan, mut tensor) = (decode(), good()[slot]);
+            match what {
+                0 => tensor.shape[axis] = value,
+                1 => tensor.stride[axis] = value,
+                2 => tensor.rank = value as i32,
+                3 => tensor.dtype = value as i32,
+                _ => tensor.data_null = value % 2 == 0,
+            }
+            let rule = &plan.op.tensors[slot];
+            let expected = !plan.requires(rule.when) || check_required(&plan, slot, rule, &tensor).is_ok();
+            let fits = tensor_fits(&plan, slot, tensor.data_null, tensor.dtype, tensor.rank, &tensor.shape, &tensor.stride);
+            prop_assert_eq!(fits, expected);
+        }
     }
 }

@@ -14,10 +14,10 @@ fn library() -> PathBuf {
         .args(["build", "--quiet", "-p", "hippihx-capi"])
         .current_dir(root())
         .status()
-        .unwrap();
+        .expect("cargo starts");
     assert!(built.success());
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().to_owned()
+    let test = std::env::current_exe().expect("this test has a path");
+    test.ancestors().nth(2).expect("target/debug/deps above it").to_owned()
 }
 
 fn run(command: &mut Command) -> String {

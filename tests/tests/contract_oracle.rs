@@ -14,6 +14,16 @@ fn cases() -> u32 {
     std::env::var("HIPPIHX_ORACLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20_000)
 }
 
+/// Strategies this wide need more stack than a test thread has in an unoptimised build.
+fn with_stack(test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(256 << 20).spawn_scoped(scope, test).expect("a thread");
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
 fn check<S: Strategy>(strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let config =
         Config { cases: cases(), failure_persistence: None, max_global_rejects: 1_000_000, ..Config::default() };
@@ -126,7 +136,7 @@ fn plan_call() -> impl Strategy<Value = PlanCall> {
 
 /// Calls the C symbol; gives the status and the plan as it was left.
 fn call_plan(call: &PlanCall) -> (i32, Plan) {
-    let arch = call.arch.as_ref().map(|arch| CString::new(arch.as_str()).unwrap());
+    let arch = call.arch.as_ref().map(|arch| CString::new(arch.as_str()).expect("no NUL in it"));
     let fabric = call.fabric.map(|[hop, pcie_switch, width, acs_clear, large_bar]| Fabric {
         hop,
         pcie_switch,
@@ -138,7 +148,7 @@ fn call_plan(call: &PlanCall) -> (i32, Plan) {
         arch: arch.as_ref().map_or(ptr::null(), |arch| arch.as_ptr()),
         wave: call.wave,
         dtype: call.dtype,
-        fabric: fabric.as_ref().map_or(ptr::null(), |fabric| ptr::from_ref(fabric)),
+        fabric: fabric.as_ref().map_or(ptr::null(), ptr::from_ref),
     };
     let params: Option<Vec<Param>> =
         call.params.as_ref().map(|params| params.iter().map(|value| Param::from_i64(*value)).collect());
@@ -157,6 +167,10 @@ fn call_plan(call: &PlanCall) -> (i32, Plan) {
 
 #[test]
 fn plan_answers_as_the_written_rules_say() {
+    with_stack(plan_answers);
+}
+
+fn plan_answers() {
     check(&plan_call(), |call| {
         let (expected, blocks, total) = oracle::plan(&call);
         let (status, plan) = call_plan(&call);
@@ -216,6 +230,10 @@ fn dense(dtype: i32, extents: &[i64]) -> Tensor {
 
 #[test]
 fn run_answers_as_the_written_rules_say() {
+    with_stack(run_answers);
+}
+
+fn run_answers() {
     let strategy =
         (0..2_i64, prop::sample::select(vec![128_i64, 256]), 1..5_i64, prop::sample::select(vec![1_i64, 8]), 1..17_i64)
             .prop_flat_map(|(mode, head_dim, splits, rows, block)| {

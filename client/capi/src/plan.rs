@@ -64,8 +64,8 @@ pub unsafe extern "C" fn hippihx_v1_plan(
             large_bar: fabric.large_bar,
         });
         let planned = complete(&target, given, fabric.as_ref())?;
-        // SAFETY: as above.
-        unsafe { out.write(filled(&planned)) };
+        // SAFETY: the whole plan was written above, and nobody else has it during the call.
+        fill(unsafe { &mut *out }, &planned);
         Ok(())
     })
 }
@@ -89,26 +89,22 @@ fn blank() -> Plan {
     }
 }
 
-fn filled(planned: &Planned) -> Plan {
-    let mut plan = Plan {
-        abi_revision: ABI_REVISION,
-        op: planned.op.id,
-        arch: planned.slot.id,
-        wave: planned.wave,
-        dtype: planned.dtype.code(),
-        // Nothing is ever loaded in this process.
-        ready: 0,
-        variant: planned.variant,
-        nparams: planned.params().len() as i32,
-        nscratch: planned.scratch().len() as i32,
-        scratch_nbytes: planned.scratch_nbytes() as usize,
-        ..blank()
-    };
-    plan.params[..planned.params().len()].copy_from_slice(planned.params());
+/// Writes what was planned over a blank plan. `ready` stays 0: nothing is ever loaded in this process.
+fn fill(plan: &mut Plan, planned: &Planned) {
+    plan.abi_revision = ABI_REVISION;
+    plan.op = planned.op.id;
+    plan.arch = planned.slot.id;
+    plan.wave = planned.wave;
+    plan.dtype = planned.dtype.code();
+    plan.variant = planned.variant;
+    plan.nparams = planned.params().len() as i32;
+    plan.nscratch = planned.scratch().len() as i32;
+    plan.scratch_nbytes = planned.scratch_nbytes() as usize;
+    for (to, param) in plan.params.iter_mut().zip(planned.params()) {
+        *to = *param;
+    }
     for (to, block) in plan.scratch.iter_mut().zip(planned.scratch()) {
-        let rule = planned.op.scratch.iter().position(|rule| rule.name == block.name).unwrap_or(usize::MAX);
-        let name = scratch_name(planned.op, rule);
+        let name = scratch_name(planned.op, block.rule);
         *to = ScratchSpec { name, nbytes: block.nbytes as usize, offset: block.offset as usize, zeroed: 1 };
     }
-    plan
 }

@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 use hippihx_kernels::plan::Plan as Planned;
 use hippihx_kernels::scratch::check_scratch;
-use hippihx_kernels::tensor::{check_tensor, check_tensor_count};
+use hippihx_kernels::tensor::{check_tensor, check_tensor_count, tensor_fits};
 use hippihx_kernels::{ABI_REVISION, Reason, Refusal, TensorDesc, op_by_id};
 
 use crate::guard::status;
@@ -38,13 +38,12 @@ pub unsafe extern "C" fn hippihx_v1_run(
         for slot in 0..op.tensors.len() {
             // SAFETY: not NULL (the count is the op's and above 0), and one of `ntensors` entries.
             let tensor = unsafe { &*tensors.add(slot) };
-            let desc = TensorDesc {
-                data_null: tensor.data.is_null(),
-                dtype: tensor.dtype,
-                rank: tensor.rank,
-                shape: tensor.shape,
-                stride: tensor.stride,
-            };
+            let (null, shape, stride) = (tensor.data.is_null(), &tensor.shape, &tensor.stride);
+            if tensor_fits(&planned, slot, null, tensor.dtype, tensor.rank, shape, stride) {
+                continue;
+            }
+            let (dtype, rank) = (tensor.dtype, tensor.rank);
+            let desc = TensorDesc { data_null: null, dtype, rank, shape: *shape, stride: *stride };
             check_tensor(&planned, slot, &desc)?;
         }
         let address = (!scratch.is_null()).then(|| scratch.addr() as u64);

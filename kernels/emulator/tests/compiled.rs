@@ -99,3 +99,75 @@ fn family() {
     let sum: f32 = a.iter().sum();
     assert_eq!(c.to_f32s(), [sum, sum]);
 }
+
+/// The probe's attention over 64 lanes: dot products, DPP, ds_bpermute, exp2, LDS.
+#[test]
+fn attention_like() {
+    let program = Program::load(&common::build("family.hip")).unwrap();
+    let (n, scale) = (9_usize, 0.25_f32);
+    let half = |seed: usize| ((seed * 37 % 64) as f32 - 32.0) / 64.0;
+    let halves = |count: usize, from: usize| (0..count).map(move |i| half(i + from));
+    let bits = |x: f32| {
+        // Multiples of 1/64 below one: exact in fp16.
+        let magnitude = if x == 0.0 { 0 } else { (x.abs().to_bits() - (112 << 23)) >> 13 };
+        (magnitude as u16 | if x < 0.0 { 0x8000 } else { 0 }).to_le_bytes()
+    };
+    let buffer =
+        |count: usize, from: usize| Buffer::from_bytes(&halves(count, from).flat_map(bits).collect::<Vec<u8>>());
+    let (q, k, v, out) = (buffer(512, 1), buffer(512 * n, 5), buffer(512 * n, 11), Buffer::zeroed(128));
+    let args = Args::new().ptr(address(0)).ptr(address(1)).ptr(address(2)).ptr(address(3)).i32(n as i32).f32(scale);
+    run(&program, "attn", 1, 64, &[&q, &k, &v, &out], 1, &args);
+    let at = |from: usize, index: usize| f64::from(half(index + from));
+    let partial = |j: usize, t: usize| (0..8).map(|x| at(1, t * 8 + x) * at(5, (j * 64 + t) * 8 + x)).sum::<f64>();
+    // Lane sums: xor 1, xor 2, the mirror of eight, then lane xor 16 of the wave.
+    let sum = |j: usize, t: usize| -> f64 {
+        let step = |f: &dyn Fn(usize) -> f64, g: &dyn Fn(usize) -> usize, t: usize| f(t) + f(g(t));
+        let a = |t: usize| step(&|t| partial(j, t), &|t| t ^ 1, t);
+        let b = |t: usize| step(&a, &|t| t ^ 2, t);
+        let c = |t: usize| step(&b, &|t| t & !7 | (7 - (t & 7)), t);
+        // The index counts from the workgroup's start; lanes wrap at 32.
+        step(&c, &|t| t & 32 | (t ^ 16) & 31, t)
+    };
+    let result = |t: usize| -> (f64, [f64; 8]) {
+        let logits: Vec<f64> = (0..n).map(|j| sum(j, t) * f64::from(scale)).collect();
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logits.iter().map(|s| (s - most).exp2()).collect();
+        let acc = std::array::from_fn(|x| (0..n).map(|j| weights[j] * at(11, (j * 64 + t) * 8 + x)).sum());
+        (weights.iter().sum(), acc)
+    };
+    for (t, bytes) in out.to_bytes().chunks(2).enumerate() {
+        let found = u16::from_le_bytes([bytes[0], bytes[1]]);
+        let magnitude = f64::from(f32::from_bits((u32::from(found & 0x7fff) << 13) + (112 << 23)));
+        let found = if found & 0x8000 == 0 { magnitude } else { -magnitude };
+        let want = result(t ^ 1).1.iter().sum::<f64>() / result(t).0;
+        assert!((found - want).abs() <= 2e-3 * want.abs().max(1.0), "lane {t}: {found}, not {want}");
+    }
+}
+
+/// Bytes, halves and fp64: sign extension, mixed conversions, division and square root by their long expansions.
+#[test]
+fn bytes_and_doubles() {
+    let program = Program::load(&common::build("family.hip")).unwrap();
+    let a: Vec<u8> = (0..64).map(|i| (i * 7 + 3) as u8).collect();
+    let b: Vec<i8> = (0..64).map(|i| (i * 5 % 128) as i8).collect();
+    let h: Vec<u16> = (0..65).map(|i| 0x3c00 + i * 16).collect();
+    let buffers = [
+        Buffer::from_bytes(&a),
+        Buffer::from_bytes(&b.iter().map(|&x| x as u8).collect::<Vec<u8>>()),
+        Buffer::from_bytes(&h.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()),
+        Buffer::zeroed(128),
+        Buffer::zeroed(64),
+        Buffer::zeroed(256),
+        Buffer::zeroed(512),
+    ];
+    let args = [0, 1, 3, 4, 2, 5, 6].iter().fold(Args::new(), |args, &n| args.ptr(address(n)));
+    run(&program, "bytes", 1, 64, &buffers.each_ref(), 4, &args);
+    let products: Vec<u16> = buffers[3].to_bytes().chunks(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+    assert_eq!(products, a.iter().zip(&b).map(|(&a, &b)| (i32::from(a) * i32::from(b)) as u16).collect::<Vec<_>>());
+    assert_eq!(buffers[4].to_bytes(), a.iter().map(|&a| a.wrapping_add(3)).collect::<Vec<_>>());
+    for (i, bytes) in buffers[6].to_bytes().chunks(8).enumerate() {
+        let found = f64::from_le_bytes(bytes.try_into().unwrap());
+        let want = f64::from(a[i]) / 3.0 + f64::from(b[i]).sqrt();
+        assert!((found - want).abs() <= want * 4.0 * f64::EPSILON, "{i}: {found}, not {want}");
+    }
+}

@@ -76,7 +76,8 @@ pub(super) fn prepare<'a>(
 
 fn arguments(kernel: &Kernel, dispatch: &Dispatch<'_>) -> Vec<u8> {
     let mut bytes = dispatch.kernarg.to_vec();
-    bytes.resize(kernel.kernarg_bytes as usize, 0);
+    // Compilers load whole vectors of words, past the last argument: runtimes allocate arguments in cache lines.
+    bytes.resize((kernel.kernarg_bytes as usize).next_multiple_of(64), 0);
     for &(offset, size, kind) in &kernel.hidden {
         let value: u64 = match kind {
             HiddenKind::BlockCount(axis) => u64::from(dispatch.grid[axis]),

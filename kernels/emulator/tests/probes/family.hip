@@ -1,3 +1,4 @@
+// Probe kernels of the attention family: what a compiler makes of them covers most instructions that are executed here.
 #define G extern "C" __attribute__((global))
 #define D __attribute__((device))
 #define S __attribute__((shared))

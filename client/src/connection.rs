@@ -18,6 +18,16 @@ pub type Stub = KernelServiceClient<Channel>;
 /// # Errors
 /// [`Error::Unavailable`].
 pub async fn connect(socket: impl AsRef<Path>) -> Result<Stub, Error> {
+    Ok(KernelServiceClient::new(channel(socket).await?)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES))
+}
+
+/// The channel alone, for the daemon's other services (health, reflection).
+///
+/// # Errors
+/// [`Error::Unavailable`].
+pub async fn channel(socket: impl AsRef<Path>) -> Result<Channel, Error> {
     let path: PathBuf = socket.as_ref().to_owned();
     let unavailable = |detail: String| Error::Unavailable { socket: path.display().to_string(), detail };
     // The address is never looked at: the connector knows the path.
@@ -27,7 +37,7 @@ pub async fn connect(socket: impl AsRef<Path>) -> Result<Stub, Error> {
         let to = to.clone();
         async move { UnixStream::connect(to).await.map(TokioIo::new) }
     });
-    let channel = endpoint.connect_with_connector(connector).await.map_err(|error| {
+    endpoint.connect_with_connector(connector).await.map_err(|error| {
         use std::error::Error as _;
         let mut detail = error.to_string();
         let mut source = error.source();
@@ -36,8 +46,5 @@ pub async fn connect(socket: impl AsRef<Path>) -> Result<Stub, Error> {
             source = deeper.source();
         }
         unavailable(detail)
-    })?;
-    Ok(KernelServiceClient::new(channel)
-        .max_decoding_message_size(MAX_MESSAGE_BYTES)
-        .max_encoding_message_size(MAX_MESSAGE_BYTES))
+    })
 }

@@ -21,7 +21,7 @@ mod handoff;
 mod memory;
 mod session;
 
-pub use connection::{Stub, connect};
+pub use connection::{Stub, channel, connect};
 pub use error::{Error, Refusal};
 pub use memory::{Element, SharedMemory, View};
 pub use session::{Binding, Buffer, Options, Plan, PlanSpec, RunReport, Sequence, Session, Step, TensorRef};

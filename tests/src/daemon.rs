@@ -119,27 +119,31 @@ fn entries(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
-/// The daemon of the same profile as this test, built when it is not up to date.
-fn binary() -> &'static Path {
+/// The daemon of the same profile as this test.
+pub fn binary() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        // target/PROFILE/deps/TEST
-        let test = std::env::current_exe().expect("a path of this test");
-        let profile = test.ancestors().nth(2).expect("a target folder").to_owned();
-        let release = profile.file_name().is_some_and(|name| name == "release");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "hippihxd"]).args(release.then_some("--release"));
-        build
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("CARGO_TARGET_DIR", profile.parent().expect("a target folder"));
-        // What cargo set for this test would make the build look different from everybody else's.
-        let inherited: BTreeMap<_, _> = std::env::vars_os().filter(|(name, _)| is_of_a_package(name)).collect();
-        inherited.keys().for_each(|name| {
-            build.env_remove(name);
-        });
-        assert!(build.status().expect("cargo runs").success(), "hippihxd does not build");
-        profile.join("hippihxd")
-    })
+    BUILT.get_or_init(|| built("hippihxd"))
+}
+
+/// The program of a package, of the same profile as this test; built when it is not up to date.
+///
+/// # Panics
+/// When it does not build.
+pub fn built(package: &str) -> PathBuf {
+    // target/PROFILE/deps/TEST
+    let test = std::env::current_exe().expect("a path of this test");
+    let profile = test.ancestors().nth(2).expect("a target folder").to_owned();
+    let release = profile.file_name().is_some_and(|name| name == "release");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", package]).args(release.then_some("--release"));
+    build.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", profile.parent().expect("a target folder"));
+    // What cargo set for this test would make the build look different from everybody else's.
+    let inherited: BTreeMap<_, _> = std::env::vars_os().filter(|(name, _)| is_of_a_package(name)).collect();
+    inherited.keys().for_each(|name| {
+        build.env_remove(name);
+    });
+    assert!(build.status().expect("cargo runs").success(), "{package} does not build");
+    profile.join(package)
 }
 
 fn is_of_a_package(name: &std::ffi::OsStr) -> bool {

@@ -26,7 +26,7 @@ struct alignas(16) Chunk {
 
 #include <cuda_fp16.h>
 
-#define HX_KERNEL extern "C" __global__ void __launch_bounds__(128)
+#define HX_KERNEL extern "C" __global__ void __launch_bounds__(128, 3)
 #define HX_DEVICE static __device__ __forceinline__
 #define HX_SHARED __shared__
 
@@ -35,6 +35,7 @@ HX_DEVICE u32 hx_group_x() { return blockIdx.x; }
 HX_DEVICE u32 hx_group_y() { return blockIdx.y; }
 HX_DEVICE u32 hx_group_z() { return blockIdx.z; }
 HX_DEVICE void hx_barrier() { __syncthreads(); }
+HX_DEVICE void hx_wave_sync() { __syncwarp(); }
 HX_DEVICE void hx_keep_order() {}
 HX_DEVICE u32 hx_opaque(u32 value) { return value; }
 
@@ -60,12 +61,15 @@ HX_DEVICE u32 hx_thread() { return __builtin_amdgcn_workitem_id_x(); }
 HX_DEVICE u32 hx_group_x() { return __builtin_amdgcn_workgroup_id_x(); }
 HX_DEVICE u32 hx_group_y() { return __builtin_amdgcn_workgroup_id_y(); }
 HX_DEVICE u32 hx_group_z() { return __builtin_amdgcn_workgroup_id_z(); }
+// Only LDS is handed from one wave to another here: a fence for global memory too would empty the L0 cache at each barrier.
 HX_DEVICE void hx_barrier() {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
     __builtin_amdgcn_s_barrier();
-    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
 
+// Orders LDS accesses within a wave, whose lanes run in step here: the compiler alone has to keep them apart.
+HX_DEVICE void hx_wave_sync() { __builtin_amdgcn_wave_barrier(); }
 // Nothing is scheduled across it: keeps the loads of later steps, and their registers, out of earlier ones.
 HX_DEVICE void hx_keep_order() { __builtin_amdgcn_sched_barrier(0); }
 // The same value, of which the compiler knows nothing: what is computed from it in a loop stays in the loop, instead of
@@ -99,7 +103,11 @@ HX_DEVICE float hx_lane_xor(float value, int mask) {
 #endif
 
 // Minus infinity: the logit of what is not visible.
+#if defined(__NVCC__)
+#define HX_MASKED __int_as_float(0xff800000)
+#else
 #define HX_MASKED (-__builtin_huge_valf())
+#endif
 
 HX_DEVICE i32 hx_min(i32 a, i32 b) { return a < b ? a : b; }
 HX_DEVICE i32 hx_max(i32 a, i32 b) { return a > b ? a : b; }

@@ -58,6 +58,8 @@ HX_DEVICE void fa_decode_softmax(FaDecodeShared<D> &s) {
             sum += weight;
         }
         sum = hx_wave_sum(sum);
+        // Every lane has read the old peak.
+        hx_wave_sync();
         if (lane == 0) {
             s.rescale[h] = rescale;
             s.sum[h] = s.sum[h] * rescale + sum;

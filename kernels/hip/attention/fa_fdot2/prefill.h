@@ -167,6 +167,8 @@ HX_DEVICE void fa_prefill_rows(const FaArgs &a, FaPrefillShared<D> &s, i32 base,
                 sum += weight;
             }
             sum = hx_wave_sum(sum);
+            // Every lane has read the old peak.
+            hx_wave_sync();
             if (lane == 0) {
                 s.rescale[r] = rescale;
                 s.sum[r] = s.sum[r] * rescale + sum;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use hippihx_proto::{DEFAULT_SOCKET, SOCKET_VARIABLE};
 
-use crate::commands::{completions, doctor, inspect, load, man, plan, status, top};
+use crate::commands::{completions, doctor, emulate, inspect, load, man, plan, status, top};
 
 /// What the process ends with, for the help and the man page.
 pub const EXIT_STATUS: &str = "0 done; 1 refused or failed (doctor: a warning); 2 no daemon at the socket (doctor: a fault); \
@@ -45,6 +45,8 @@ pub enum Command {
     Drain,
     /// What is in a code object, and whether a daemon would take it
     Inspect(inspect::Args),
+    /// Executes a kernel of a gfx1030 code object on this CPU, and says what it did
+    Emulate(emulate::Emulate),
     /// Counters since start, and the sessions
     Stats,
     /// Looks for what keeps a daemon or a client from working here

@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod doctor;
 pub mod drain;
+pub mod emulate;
 pub mod inspect;
 pub mod load;
 pub mod man;
@@ -26,6 +27,7 @@ pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
         Command::Plan(args) => plan::run(&args, json),
         Command::Inspect(args) => inspect::run(&args, json),
+        Command::Emulate(args) => emulate::run(&args).map(|()| 0),
         Command::Man(args) => man::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Status(args) => daemon(status::run(socket, &args, json)),

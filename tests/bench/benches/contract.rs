@@ -4,25 +4,12 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
 
+use hippihx_bench::{busy, quartiles};
 use hippihx_kernels::{Caps, ParamValue, TensorDesc, check_tensors, plan};
 use hippihx_v1::{Caps as CCaps, Plan, Tensor, hippihx_v1_plan, hippihx_v1_run};
-use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 101;
 const CALLS: u32 = 10_000;
-
-/// Median nanoseconds of a call, with the quarters around it, over rounds that are interleaved by the caller.
-fn quartiles(mut rounds: Vec<f64>) -> (f64, f64, f64) {
-    rounds.sort_by(f64::total_cmp);
-    let at = |part: f64| rounds[((rounds.len() - 1) as f64 * part) as usize];
-    (at(0.25), at(0.5), at(0.75))
-}
-
-/// Nanoseconds that this thread has run: on a shared machine, waiting for a core is no cost of the call's.
-fn busy() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
 
 fn time(mut call: impl FnMut()) -> f64 {
     let started = busy();

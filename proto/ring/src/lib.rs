@@ -1,1 +1,0 @@
-//! The shared-memory ring: layout and both halves as state machines.

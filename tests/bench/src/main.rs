@@ -1,3 +1,0 @@
-//! Benchmarks that compare.
-
-fn main() {}

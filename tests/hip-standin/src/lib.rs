@@ -1,1 +1,0 @@
-//! A libamdhip64.so over shared memory and CPU threads, for tests.

@@ -318,3 +318,44 @@ async fn ids_generations_limits_and_secrets() {
     let error = session.run(bound.binding).await.unwrap_err();
     expect("an old binding", &error, "STALE_GENERATION", 0, Aborted, "bind again");
 }
+
+#[test]
+fn the_documented_table_is_the_daemons() {
+    use hippihx_kernels::Status as V1;
+    use hippihx_proto::errors::reason;
+    use hippihxd::device::DeviceError;
+    use hippihxd::errors::Failure;
+    let text = include_str!("../../docs/protocol.md");
+    let mut failures: Vec<Failure> = V1::ALL
+        .iter()
+        .filter(|status| **status != V1::Ok)
+        .map(|status| Failure::V1 { status: *status, field: "", sentence: String::new() })
+        .collect();
+    failures.extend([
+        Failure::NotFound { what: "buffer", id: 1 },
+        Failure::invalid("", ""),
+        Failure::Limit { what: "", key: "", found: 1, allowed: 1 },
+        Failure::StaleGeneration { bound: 1, now: 2 },
+        Failure::SessionEnded(String::new()),
+        Failure::Draining,
+        Failure::Device(DeviceError::Lost(String::new())),
+        Failure::Device(DeviceError::LaunchFailed(String::new())),
+        Failure::Unauthenticated(String::new()),
+        Failure::Denied(String::new()),
+        Failure::Incompatible(String::new()),
+    ]);
+    for failure in &failures {
+        // UNAUTHENTICATED of Unauthenticated: the names of gRPC's own specification.
+        let code: String = format!("{:?}", failure.code())
+            .chars()
+            .enumerate()
+            .flat_map(|(at, letter)| {
+                let gap = (at > 0 && letter.is_uppercase()).then_some('_');
+                gap.into_iter().chain(letter.to_uppercase())
+            })
+            .collect();
+        let row = format!("| {} | {} | {code} |", failure.reason(), failure.v1().map_or(0, V1::code));
+        assert!(text.contains(&row), "docs/protocol.md has no row {row}");
+    }
+    assert!(text.contains(reason::UNSUPPORTED));
+}

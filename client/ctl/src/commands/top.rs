@@ -71,7 +71,9 @@ fn runs_per_second(before: &v1::StatsResponse, now: &v1::StatsResponse) -> Optio
 fn draw(figures: &v1::StatsResponse, rate: Option<f64>) -> Result<()> {
     let rate = rate.map_or_else(|| "…".to_owned(), |rate| format!("{rate:.0}"));
     let text = format!("{rate} runs/s    q leaves\n\n{}", stats::text(figures));
-    let rows = crossterm::terminal::size().map_or(24, |(_, rows)| usize::from(rows));
+    // A terminal that does not know its size says 0.
+    let rows =
+        crossterm::terminal::size().ok().map(|(_, rows)| usize::from(rows)).filter(|rows| *rows > 0).unwrap_or(24);
     let mut out = std::io::stdout().lock();
     queue!(out, Clear(ClearType::All), cursor::MoveTo(0, 0))?;
     // Raw mode: a line feed alone does not go back to the first column.

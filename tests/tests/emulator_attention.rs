@@ -1,6 +1,8 @@
 //! attention.fa_fdot2's machine code for gfx1030, executed, against float64 over the shape matrix; and that the emulator
 //! finds faults that are planted in copies of the sources.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -114,8 +114,12 @@ fn open_device(config: &Config) -> Result<(Arc<dyn Device>, Option<Lock>), Start
         Some(("fake", options)) => {
             let options = Options::parse(options)
                 .map_err(|error: OptionsError| StartError::Config(format!("device: {error}")))?;
-            // Fake devices are as many as are asked for; only a GPU can be taken.
-            Ok((Arc::new(FakeDevice::new(options).map_err(absent)?), None))
+            let claim = options.claim.as_deref().map(|path| Lock::take(path, &format!("the device {}", config.device)));
+            let claim = claim.transpose().map_err(|error| match error {
+                LockError::Held { .. } => StartError::Running(error.to_string()),
+                LockError::Os { .. } => StartError::Config(format!("device: {error}")),
+            })?;
+            Ok((Arc::new(FakeDevice::new(options).map_err(absent)?), claim))
         }
         _ => Err(StartError::Config(format!(
             "device is {:?}; fake:SLOT[,option=value…] or hip:INDEX-or-PCI-address-or-UUID is needed",

@@ -150,6 +150,20 @@ fn each_start_up_refusal_has_its_exit_code_and_its_sentence() {
     }
 }
 
+#[test]
+fn a_second_daemon_on_the_same_device_is_told_so_whatever_its_socket() {
+    let (home, other) = (Home::new(), Home::new());
+    let claim = tempfile::NamedTempFile::new().expect("a lock file");
+    let device = format!("gfx1030,claim={}", claim.path().display());
+    let first = home.start(&device);
+    let (code, said) = other.refused(&mut other.command(&device));
+    assert_eq!(code, 70, "{said}");
+    assert!(said.contains("already running") && said.contains(&format!("pid {}", first.0.id())), "{said}");
+    drop(first);
+    // Nobody has it any more.
+    drop(other.start(&device));
+}
+
 #[tokio::test]
 async fn a_second_daemon_is_told_who_has_the_socket_and_the_first_serves_on() {
     let home = Home::new();

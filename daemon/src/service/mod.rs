@@ -14,6 +14,7 @@ use hippihx_proto::{SECRET_KEY, SESSION_KEY};
 use tokio_stream::Stream;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
+use tracing::Instrument;
 
 use crate::daemon::Daemon;
 use crate::errors::Failure;
@@ -114,8 +115,12 @@ impl KernelService for Service {
 
     async fn run(&self, request: Request<v1::RunRequest>) -> Result<Response<v1::RunResponse>, Status> {
         let session = self.session(&request)?;
-        let (user_data, answer) = runs::start(&self.daemon, &session, request.into_inner()).await?;
-        Ok(Response::new(runs::finish(user_data, answer).await?))
+        let span = runs::span(&session, request.get_ref().user_data);
+        let run = async {
+            let (user_data, answer) = runs::start(&self.daemon, &session, request.into_inner()).await?;
+            runs::finish(user_data, answer).await
+        };
+        Ok(Response::new(run.instrument(span).await?))
     }
 
     async fn run_stream(

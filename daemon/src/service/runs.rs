@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
+use tracing::Instrument;
 
 use super::memory;
 use crate::daemon::Daemon;
@@ -133,6 +134,11 @@ fn check(daemon: &Daemon, session: &Session, request: &v1::BindRequest) -> Resul
     }
 }
 
+/// The span of one run, in its session's: at debug, since an engine makes thousands a second.
+pub(super) fn span(session: &Session, user_data: u64) -> tracing::Span {
+    tracing::debug_span!(parent: &session.span, "run", user_data)
+}
+
 /// Accepts a run, and gives its user data and the answer to come.
 pub(super) async fn start(
     daemon: &Arc<Daemon>,
@@ -175,6 +181,7 @@ pub(super) async fn start(
     )?;
     let (wait, record) = (session.event(request.wait_event)?, session.event(request.record_event)?);
     let answer = session.queue.run(run, wait, record)?;
+    tracing::debug!("accepted");
     session.runs.fetch_add(1, Ordering::Relaxed);
     Ok((request.user_data, answer))
 }
@@ -208,7 +215,8 @@ pub(super) fn stream(
         while let Some(request) = requests.next().await {
             let Ok(request) = request else { break };
             let user_data = request.user_data;
-            let started = start(&daemon, &session, request).await.map(|(_, answer)| answer);
+            let span = span(&session, user_data);
+            let started = start(&daemon, &session, request).instrument(span).await.map(|(_, answer)| answer);
             if accepted.send((user_data, started)).await.is_err() {
                 break;
             }

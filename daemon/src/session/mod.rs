@@ -45,6 +45,8 @@ pub struct Session {
     pub quota: Arc<Quota>,
     pub queue: QueueHandle,
     pub runs: AtomicU64,
+    /// What is logged about the session, and the parent of its runs' spans.
+    pub span: tracing::Span,
     ended: AtomicBool,
     events: mpsc::Sender<SessionEvent>,
     owned: Mutex<Owned>,

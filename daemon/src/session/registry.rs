@@ -63,6 +63,8 @@ impl Registry {
         let allowed = newcomer.limits.requests_in_flight;
         let queue = QueueHandle::start(device, format!("hx-queue-{id}"), allowed, &self.stats, &self.lifecycle)?;
         let (events, receiver) = mpsc::channel(EVENTS);
+        let span =
+            tracing::info_span!(parent: None, "session", id, client = newcomer.client_name, uid = newcomer.peer.uid);
         let session = Arc::new(Session {
             id,
             secret: random(),
@@ -75,6 +77,7 @@ impl Registry {
             quota: Arc::new(Quota::default()),
             queue,
             runs: AtomicU64::new(0),
+            span,
             ended: AtomicBool::new(false),
             events,
             owned: Mutex::new(Owned::default()),

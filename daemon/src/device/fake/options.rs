@@ -1,5 +1,6 @@
 //! What a fake device is told to be: the text after `fake:` on the command line or in the configuration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -38,6 +39,8 @@ pub struct Options {
     pub oom_bytes: Option<u64>,
     /// There is no such device.
     pub absent: bool,
+    /// The lock file of a device that only one daemon may own, as a GPU is; without one every daemon has a device of its own.
+    pub claim: Option<PathBuf>,
 }
 
 /// A text that describes no fake device.
@@ -49,8 +52,8 @@ pub struct OptionsError {
 }
 
 const ALLOWED: &str = "fake:ARCH followed by any of ,exec=reference|isa ,instant=0|1 ,slow=MICROSECONDS ,fail_nth=N \
-                       ,refuse_nth=N ,hang_nth=N ,lose_nth=N ,panic_nth=N ,oom_bytes=BYTES ,absent=0|1 (N counts runs \
-                       from 1)";
+                       ,refuse_nth=N ,hang_nth=N ,lose_nth=N ,panic_nth=N ,oom_bytes=BYTES ,absent=0|1 ,claim=LOCKFILE (N \
+                       counts runs from 1)";
 
 impl Options {
     /// A device without faults.
@@ -66,6 +69,7 @@ impl Options {
             panic_nth: None,
             oom_bytes: None,
             absent: false,
+            claim: None,
         }
     }
 
@@ -105,6 +109,7 @@ impl Options {
                 "panic_nth" => options.panic_nth = Some(nth(part, value)?),
                 "oom_bytes" => options.oom_bytes = Some(number(part, value)?),
                 "absent" => options.absent = flag(part, value)?,
+                "claim" => options.claim = Some(PathBuf::from(value)),
                 _ => return Err(refuse(part, "there is no such key")),
             }
         }
@@ -151,7 +156,7 @@ mod tests {
     #[test]
     fn every_key_reaches_its_field() {
         let text = "gfx1030:xnack-,exec=isa,slow=1500,fail_nth=1,refuse_nth=2,hang_nth=3,lose_nth=4,panic_nth=5,\
-                    oom_bytes=4096,absent=1";
+                    oom_bytes=4096,absent=1,claim=/run/lock/gpu";
         let expected = Options {
             arch: "gfx1030:xnack-".to_owned(),
             exec: Exec::Isa,
@@ -163,6 +168,7 @@ mod tests {
             panic_nth: Some(5),
             oom_bytes: Some(4096),
             absent: true,
+            claim: Some(PathBuf::from("/run/lock/gpu")),
         };
         assert_eq!(Options::parse(text), Ok(expected));
         assert_eq!(Options::parse("gfx1100"), Ok(Options::new("gfx1100")));
